@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Building, merging and checking the index of a dataset. */
+#ifndef FEEDLINE_INDEX_H
+#define FEEDLINE_INDEX_H
+
+#include <feedline/dataset.h>
+
+/** Called for each bad thing found; `text` is one sentence that names container, key and offset. */
+typedef void (*FlFindingFn)(void *cookie, int64_t sample, const char *text);
+
+typedef struct FlVerifyOptions {
+    size_t struct_size;
+    const char *against;   ///< dataset from which this one was sharded: compare pixels; NULL: do not
+    bool decode;           ///< decode every picture too
+    int n_threads;         ///< 0: as many as the process may use
+    FlFindingFn finding;   ///< one call at a time; may be NULL
+    void *finding_cookie;
+    FlProgressFn progress; ///< may be NULL
+    void *progress_cookie;
+} FlVerifyOptions;
+
+typedef struct FlVerifyResult {
+    int64_t samples;  ///< looked at
+    int64_t bad;      ///< samples with at least one finding
+    uint64_t bytes;   ///< read
+    int64_t unchecked;///< fields that carry no checksum: read, but not compared with anything
+} FlVerifyResult;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Build the index of a dataset anew and rename it into place.
+ *
+ * @param opt As for fl_dataset_open(); index_path is the file to write.
+ * @return 0; FL_ERR(EBADMSG): a container is damaged (cut, duplicate or scattered members), the text
+ *         names member and offset; others as fl_dataset_open().
+ */
+FL_API int fl_index_build(const char *path, const FlDatasetOptions *opt);
+
+/**
+ * Join the partial indexes that `fl_shard` wrote with n_parts > 1 into one index and one dataset.json.
+ *
+ * @return 0; FL_ERR(ENOENT): a part is missing (named); FL_ERR(EINVAL): parts of different runs.
+ */
+FL_API int fl_index_merge(const char *path, const FlDatasetOptions *opt);
+
+/**
+ * Re-read everything: every block of the index, every field against its checksum.
+ *
+ * @return 0, also when samples are bad (result->bad says how many); FL_ERR(...) if it could not be done.
+ */
+FL_API int fl_dataset_verify(const FlDataset *ds, const FlVerifyOptions *opt, FlVerifyResult *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

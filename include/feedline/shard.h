@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Writing a dataset as WebDataset tar shards with an index. */
+#ifndef FEEDLINE_SHARD_H
+#define FEEDLINE_SHARD_H
+
+#include <feedline/dataset.h>
+
+typedef struct FlShardOptions {
+    size_t struct_size;
+    uint64_t shard_bytes;  ///< target size of a shard; exceeded by less than one sample; 0: 256 MiB
+    uint64_t seed;         ///< of the shuffle; default 0
+    bool no_shuffle;       ///< keep the source's order; default: global shuffle
+    bool no_slice;         ///< keep JPEG bytes as they are; default: rewrite losslessly as sliced JPEG
+    bool drop_icc;         ///< sliced JPEG: drop the ICC profile too
+    int32_t max_side;      ///< lossy: shrink pictures whose shorter side is longer than this; 0: never
+    int32_t quality;       ///< lossy: JPEG quality of re-encoded pictures, 1 to 100; 0: 95 where max_side asks for it
+    int32_t part, n_parts; ///< write part 0 <= part < n_parts only; n_parts 0 or 1: everything
+    int32_t n_threads;     ///< 0: as many as the process may use; no influence on the bytes
+    bool overwrite;        ///< replace a finished dataset at the target; default: error
+    bool no_check;         ///< do not decode each rewritten picture to compare it with the original
+    FlLogFn log;           ///< may be NULL
+    void *log_cookie;
+    FlProgressFn progress; ///< may be NULL
+    void *progress_cookie;
+} FlShardOptions;
+
+typedef struct FlShardResult {
+    int64_t samples;      ///< written
+    int64_t shards;
+    uint64_t bytes_in;    ///< sum of source fields
+    uint64_t bytes_out;   ///< sum of tar files
+    int64_t sliced;       ///< pictures rewritten as sliced JPEG
+    int64_t kept;         ///< pictures kept byte for byte (already fine, four components, damaged, ...)
+    int64_t damaged;      ///< pictures that the codec warned about: kept byte for byte and flagged
+    int64_t resumed;      ///< shards that an earlier run had finished
+} FlShardResult;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Write `src` as tar shards with index.fli and dataset.json to the folder `dst`.
+ *
+ * The bytes depend on source, options and feedline version only. The index is renamed into place last:
+ * a run that was killed leaves no dataset, and starting it again finishes what it had begun.
+ *
+ * @param result May be NULL.
+ * @return 0; FL_ERR(EEXIST): dst holds a finished dataset; FL_ERR(EINVAL), FL_ERR(ENOENT), FL_ERR(EIO),
+ *         FL_ERR(ENOSPC), FL_ERR(EBADMSG) as fl_last_error() says.
+ */
+FL_API int fl_shard(FlDataset *src, const char *dst, const FlShardOptions *opt, FlShardResult *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
