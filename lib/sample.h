@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The item that flows: one place of the epoch's order on its way from the plan to a row of a batch.
- * All samples are allocated at open, one for each row of each host slot; none is made or freed later. */
+ * All samples are allocated at open, one for each row of each host slot; none is made or freed
+ * later. */
 #ifndef FL_SAMPLE_H
 #define FL_SAMPLE_H
 
@@ -13,13 +14,14 @@
 
 struct fl_block;
 
-/* One contiguous range of one container. The plan fills the upper part, the read stage the lower. */
+/* One contiguous range of one container. The plan fills the upper part, the read stage the lower.
+ */
 struct fl_read_req {
     uint32_t container;
-    uint64_t offset;  // bytes
-    uint64_t length;  // bytes; 0 is legal and needs no read
-    void *dst;        // where the bytes must end up, or NULL: wherever the read stage likes
-    uint64_t dst_size;// bytes that may be written from dst on, at least length
+    uint64_t offset;   // bytes
+    uint64_t length;   // bytes; 0 is legal and needs no read
+    void *dst;         // where the bytes must end up, or NULL: wherever the read stage likes
+    uint64_t dst_size; // bytes that may be written from dst on, at least length
 
     const uint8_t *data;    // the bytes, readable until fl_read_release()
     struct fl_block *block; // read memory that holds them, NULL if they are at dst
@@ -35,7 +37,7 @@ struct fl_sample {
 
     unsigned n_reads;
     struct fl_read_req reads[FL_MAX_COLUMNS];
-    unsigned reads_left; // private to the read stage
+    unsigned reads_left;    // private to the read stage
     struct fl_sample *next; // private to whoever holds the sample: queues link through it
 
     FlError err; // err.code 0: good so far

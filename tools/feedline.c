@@ -43,6 +43,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         if (!strcmp(argv[1], commands[i].name))
             return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "feedline: there is no command \"%s\"; `feedline --help` lists them\n", argv[1]);
+    fprintf(stderr, "feedline: there is no command \"%s\"; `feedline --help` lists them\n",
+            argv[1]);
     return 2;
 }

@@ -62,11 +62,9 @@ const FlError *fl_last_error(void)
 
 static int set(FlError *err, int code, FlStage stage, const char *format, va_list ap)
 {
-    *err = (FlError){ .code = code,
-                      .stage = stage,
-                      .sample = -1,
-                      .position = -1,
-                      .offset = UINT64_MAX };
+    *err = (FlError){
+        .code = code, .stage = stage, .sample = -1, .position = -1, .offset = UINT64_MAX
+    };
     vsnprintf(err->message, sizeof(err->message), format, ap);
     return code;
 }

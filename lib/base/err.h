@@ -8,8 +8,8 @@
 /* The calling thread's last failure; fl_last_error() shows it to the user. */
 FlError *fl_err_slot(void);
 
-/* Forget what is known and begin a new failure: code, stage, message; everything else "not concerned".
- * Returns code, so that `return fl_err(...)` reads well. */
+/* Forget what is known and begin a new failure: code, stage, message; everything else "not
+ * concerned". Returns code, so that `return fl_err(...)` reads well. */
 int fl_err(int code, FlStage stage, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Fill a failure that travels with its sample, without touching the thread's slot. Returns code. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keyed random numbers: a function of (seed, epoch, position, operation), never of time or threads.
- * Philox 4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. */
+ * Philox 4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+ * 2011. */
 #ifndef FL_BASE_RNG_H
 #define FL_BASE_RNG_H
 
@@ -24,7 +25,8 @@ struct fl_rng {
     unsigned used; // words of out already taken
 };
 
-/* Start the stream of one operation on one sample. stream (0 to 255) tells columns or attempts apart. */
+/* Start the stream of one operation on one sample. stream (0 to 255) tells columns or attempts
+ * apart. */
 void fl_rng_init(struct fl_rng *r, uint64_t seed, uint32_t epoch, uint64_t position,
                  enum fl_rng_op op, uint32_t stream);
 

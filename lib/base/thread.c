@@ -45,7 +45,8 @@ int fl_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t dead
     return -pthread_cond_timedwait(cond, lock, &t);
 }
 
-/* Quota of a cgroup as whole processors, 0 if there is none. `line` is "QUOTA PERIOD" or "max ...". */
+/* Quota of a cgroup as whole processors, 0 if there is none. `line` is "QUOTA PERIOD" or "max ...".
+ */
 static int quota_of(const char *line)
 {
     long long quota, period;

@@ -6,14 +6,15 @@
 #include <pthread.h>
 #include <stdint.h>
 
-/* Start a thread with every signal blocked (handlers stay with the caller's threads) and a name of at
- * most 15 bytes. Returns 0 or a negative errno. */
+/* Start a thread with every signal blocked (handlers stay with the caller's threads) and a name of
+ * at most 15 bytes. Returns 0 or a negative errno. */
 int fl_thread_start(pthread_t *thread, const char *name, void *(*body)(void *), void *arg);
 
 /* pthread_cond_t that waits on CLOCK_MONOTONIC. Returns 0 or a negative errno. */
 int fl_cond_init(pthread_cond_t *cond);
 
-/* Wait until `deadline` (fl_now_ns() scale); INT64_MAX waits without limit. Returns 0 or -ETIMEDOUT. */
+/* Wait until `deadline` (fl_now_ns() scale); INT64_MAX waits without limit. Returns 0 or
+ * -ETIMEDOUT. */
 int fl_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
 
 /* Processors that this process may use: the smaller of its affinity mask and its cgroup's CPU quota

@@ -27,5 +27,5 @@ const char *fl_version(void)
 const char *fl_build_info(void)
 {
     return "jpeg=libjpeg-turbo-" STRING(LIBJPEG_TURBO_VERSION) " zstd=" ZSTD_VERSION_STRING
-           " io_uring=" URING " cuda=" CUDA;
+                                                               " io_uring=" URING " cuda=" CUDA;
 }

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which sample stands at which position of an epoch: a function of (seed, epoch, position), never a
+ * stream, so that any position of any epoch can be asked for at any time. */
+#ifndef FL_ORDER_H
+#define FL_ORDER_H
+
+#include <stdint.h>
+
+#include <feedline/config.h>
+
+#include "perm.h"
+
+struct fl_order_cfg {
+    FlShuffle shuffle;
+    uint64_t seed;
+    int64_t n;              // samples in the dataset
+    const int64_t *exclude; // samples left out, ascending and distinct; copied
+    int64_t n_exclude;
+    int64_t block;  // FL_SHUFFLE_BLOCK: samples of a block
+    int64_t window; // FL_SHUFFLE_BLOCK: blocks shuffled together
+};
+
+/* Not for several threads at once: it keeps the keys of the epochs and windows asked for last. */
+struct fl_order {
+    struct fl_order_cfg cfg;
+    int64_t n; // positions of an epoch
+    int64_t *exclude;
+    struct fl_perm epochs[2];   // permutations of two epochs: prefetch crosses their border
+    int64_t epoch_of[2];        // -1: none yet
+    struct fl_perm window_perm; // FL_SHUFFLE_BLOCK: inside a window
+    int64_t window_epoch, window_of;
+};
+
+/* Returns 0; FL_ERR(ENOMEM); FL_ERR(EINVAL): the exclusion list is not ascending or not in the
+ * dataset. */
+int fl_order_init(struct fl_order *o, const struct fl_order_cfg *cfg);
+void fl_order_fini(struct fl_order *o);
+
+/* Sample at a position, 0 <= position < o->n. */
+int64_t fl_order_at(struct fl_order *o, int64_t epoch, int64_t position);
+
+/* Hash of everything that decides the order but the seed. */
+uint64_t fl_order_fingerprint(const struct fl_order *o);
+
+#endif
