@@ -100,6 +100,7 @@ typedef struct FlColumnConfig {
     int64_t max_bytes;          ///< FL_COLUMN_BYTES: longest value; 0: the longest in the dataset
 } FlColumnConfig;
 
+/** All settings of a loader. Start from FL_CONFIG_DEFAULT. */
 typedef struct FlConfig {
     size_t struct_size; ///< FL_CONFIG_DEFAULT sets it
 

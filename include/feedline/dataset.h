@@ -19,6 +19,7 @@ typedef enum FlIndexMode {
     FL_INDEX_REQUIRE,  ///< FL_ERR(ENOENT) if missing, FL_ERR(ESTALE) if stale
 } FlIndexMode;
 
+/** How to open a dataset. Start from FL_DATASET_OPTIONS_DEFAULT. */
 typedef struct FlDatasetOptions {
     size_t struct_size;    ///< sizeof(FlDatasetOptions); FL_DATASET_OPTIONS_DEFAULT sets it
     FlIndexMode index;     ///< default FL_INDEX_AUTO
@@ -42,6 +43,7 @@ typedef enum FlFieldKind {
     FL_FIELD_INT,       ///< a small integer, kept in the index itself (class labels)
 } FlFieldKind;
 
+/** What is known of one field over all samples. */
 typedef struct FlFieldInfo {
     const char *name;   ///< "jpg", "cls", "json.zst"; valid while the dataset is open
     FlFieldKind kind;
@@ -52,6 +54,7 @@ typedef struct FlFieldInfo {
     int64_t sliced;     ///< pictures stored as sliced JPEG
 } FlFieldInfo;
 
+/** What a dataset holds. */
 typedef struct FlDatasetInfo {
     int64_t n_samples;
     int32_t n_fields;

@@ -8,6 +8,7 @@
 /** Called for each bad thing found; `text` is one sentence that names container, key and offset. */
 typedef void (*FlFindingFn)(void *cookie, int64_t sample, const char *text);
 
+/** What fl_dataset_verify() looks at. Zero-initialise and set struct_size. */
 typedef struct FlVerifyOptions {
     size_t struct_size;
     const char *against;   ///< dataset from which this one was sharded: compare pixels; NULL: do not
@@ -19,6 +20,7 @@ typedef struct FlVerifyOptions {
     void *progress_cookie;
 } FlVerifyOptions;
 
+/** What fl_dataset_verify() found. */
 typedef struct FlVerifyResult {
     int64_t samples;  ///< looked at
     int64_t bad;      ///< samples with at least one finding

@@ -5,6 +5,7 @@
 
 #include <feedline/dataset.h>
 
+/** How to shard. Zero-initialise and set struct_size. */
 typedef struct FlShardOptions {
     size_t struct_size;
     uint64_t shard_bytes;  ///< target size of a shard; exceeded by less than one sample; 0: 256 MiB
@@ -24,6 +25,7 @@ typedef struct FlShardOptions {
     void *progress_cookie;
 } FlShardOptions;
 
+/** What fl_shard() did. */
 typedef struct FlShardResult {
     int64_t samples;      ///< written
     int64_t shards;

@@ -17,6 +17,7 @@ typedef struct FlStageStats {
     double stall;     ///< seconds that fl_loader_next() waited because of this stage
 } FlStageStats;
 
+/** Counters of a loader, copied by fl_loader_stats(). */
 typedef struct FlLoaderStats {
     size_t struct_size;          ///< set by the caller: sizeof(FlLoaderStats)
     FlStageStats stages[FL_N_STAGES];
