@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+find_package(Python3 COMPONENTS Interpreter)
+function(feedline_lint name)
+    add_test(NAME lint_${name} COMMAND ${ARGN} COMMAND_EXPAND_LISTS)
+    feedline_test(lint_${name})
+    set_tests_properties(lint_${name} PROPERTIES LABELS lint)
+endfunction()
+
+set(lint ${CMAKE_CURRENT_SOURCE_DIR}/lint)
+if(Python3_FOUND)
+    foreach(rule includes sizes words docs)
+        feedline_lint(${rule} ${Python3_EXECUTABLE} ${lint}/lint.py ${rule})
+    endforeach()
+    feedline_lint(symbols ${Python3_EXECUTABLE} ${lint}/lint.py symbols
+        $<TARGET_FILE:feedline> $<TARGET_OBJECTS:feedline_objects>)
+endif()
+find_program(FL_CXX NAMES c++ g++ clang++)
+feedline_lint(headers bash ${lint}/headers.sh ${CMAKE_C_COMPILER} $<$<BOOL:${FL_CXX}>:${FL_CXX}>)
+feedline_lint(format bash ${lint}/format.sh)
+feedline_lint(doxygen bash ${lint}/docs.sh)
+feedline_lint(tidy bash ${lint}/tidy.sh ${PROJECT_BINARY_DIR})
+set_tests_properties(lint_tidy PROPERTIES LABELS "lint;slow" TIMEOUT 900)
