@@ -96,6 +96,8 @@ def check_include(path, number, quoted, name, allowed, external):
                     return None
                 return f"{path}:{number}: <{name}> may be included by {' '.join(places)} only"
         return f"{path}:{number}: <{name}> is in neither table of tests/lint/includes.txt"
+    if name.startswith("feedline/"):
+        return f"{path}:{number}: public headers are included as <{name}>"
     target = resolve(path, name)
     if target is None:
         return f"{path}:{number}: \"{name}\" is not found from here, lib/ or the root"

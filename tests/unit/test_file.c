@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "feedline/error.h"
+#include <feedline/error.h>
 #include "t.h"
 
 static char dir[] = "/tmp/feedline-file-XXXXXX";
