@@ -23,8 +23,11 @@ struct fl_read_req {
     void *dst;         // where the bytes must end up, or NULL: wherever the read stage likes
     uint64_t dst_size; // bytes that may be written from dst on, at least length
 
-    const uint8_t *data;    // the bytes, readable until fl_read_release()
-    struct fl_block *block; // read memory that holds them, NULL if they are at dst
+    const uint8_t
+        *data; // the bytes, readable until fl_read_release(); dst itself if they are there already
+    struct fl_block *block;   // read memory that holds them, NULL if they are at dst
+    struct fl_sample *sample; // private to the read stage: whose request this is
+    struct fl_read_req *next; // private to the read stage: served by the same read
 };
 
 struct fl_sample {

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stage 2, read: planned samples in, samples whose bytes are in memory out.
+ *
+ * One thread, the feeder, calls start (implied by the first of the others), submit, flush and wait;
+ * any thread may call release, wake and stats. Bytes in flight and held are bounded by the arena,
+ * operations by depth; nothing is allocated after open. A sample that cannot be read comes out of
+ * wait like any other, with its err set.
+ *
+ *     for (;;) {
+ *         while (there is a next sample s && !(err = fl_read_submit(r, s)))
+ *             ;                                  // -EAGAIN: no room now, s stays next
+ *         if (nothing more to submit for now)
+ *             fl_read_flush(r);
+ *         n = fl_read_wait(r, done, FL_LEN(done), deadline);
+ *         hand on done[0 .. n)
+ *     }
+ */
+#ifndef FL_READ_H
+#define FL_READ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <feedline/config.h>
+#include <feedline/stats.h>
+#include "base/log.h"
+#include "buffer.h"
+#include "io/io.h"
+#include "sample.h"
+
+struct fl_read;
+
+/* What the index knows of a container. */
+struct fl_container {
+    const char *path; // as open(2) takes it; valid until the next call
+    uint64_t size;    // bytes; the file must have exactly these
+    int64_t mtime_ns; // INT64_MIN: unknown, nothing to compare
+};
+
+/* Where containers come from. Called by the feeder's thread only. */
+struct fl_read_source {
+    void *ctx;
+    uint32_t n_containers;
+    /* 0, or FL_ERR(e) with *err filled. */
+    int (*container)(void *ctx, uint32_t id, struct fl_container *out, FlError *err);
+    /* The size matches but the time of modification does not (people copy datasets): 0 takes the
+     * file, FL_ERR(ESTALE) with *err filled refuses it. fd is open for buffered reads. NULL: take
+     * it. */
+    int (*check)(void *ctx, uint32_t id, int fd, FlError *err);
+};
+
+struct fl_read_cfg {
+    FlIo io;
+    FlSwitch direct;
+    unsigned depth;    // operations in flight; 0: 64
+    uint64_t bytes;    // of the arena; 0: 64 MiB
+    uint64_t coalesce; // longest read that serves several requests; 0: 1 MiB; 1: do not coalesce
+    uint64_t gap; // bytes between two requests worth reading rather than starting another read; 0:
+                  // 16 KiB
+    unsigned threads;  // of the pread backend; 0: automatic
+    bool inline_reads; // no thread of our own: pread in the caller's thread, inside fl_read_wait()
+    bool no_register;  // no registered files and buffers
+    int numa_node;     // of the arena, -1: no preference
+    int64_t stall_timeout_ns;           // 0: never
+    struct fl_budget *budget;           // may be NULL
+    const struct fl_io_region *regions; // other memory that req.dst may point into: batch slots
+    unsigned n_regions;
+    struct fl_read_source source;
+    const struct fl_io_faults *faults; // not NULL: the memory backend, for tests and the benchmark
+    struct fl_log log;
+};
+
+/* 0; FL_ERR(EINVAL): a setting (named); FL_ERR(ENOMEM); with FL_IO_URING also what the kernel
+ * refused with. */
+int fl_read_open(struct fl_read **out, const struct fl_read_cfg *cfg);
+
+/* Bytes that fl_read_open() takes from the budget. */
+uint64_t fl_read_bytes(const struct fl_read_cfg *cfg);
+
+/* Take all of s->reads[0 .. n_reads). 0: it will come out of wait; -EAGAIN: no room now, s is
+ * untouched. Never waits for a read (a container that was not open yet is opened here). */
+int fl_read_submit(struct fl_read *r, struct fl_sample *s);
+
+/* Begin everything that was held back to be coalesced. For when no submit follows soon; wait does
+ * it when the drive would run dry. */
+void fl_read_flush(struct fl_read *r);
+
+/* Wait until samples are complete. Returns how many were put in done; 0 at the deadline
+ * (fl_now_ns() scale, INT64_MAX: none), after fl_read_wake(), and when memory was released that a
+ * submit had asked for; FL_ERR(ETIMEDOUT): nothing ended for stall_timeout, the text names
+ * container and offset of the oldest read; the next call goes on waiting. Other errors: the backend
+ * broke. */
+int fl_read_wait(struct fl_read *r, struct fl_sample **done, unsigned max, int64_t deadline_ns);
+
+/* Make the current or the next wait return. Any thread. */
+void fl_read_wake(struct fl_read *r);
+
+/* The sample's bytes are no longer needed: data of every request is gone. Any thread, at most once
+ * per submit. */
+void fl_read_release(struct fl_sample *s);
+
+/* Where a request has a dst and its bytes were not read straight there, copy them. Any thread that
+ * has the sample. */
+void fl_read_settle(struct fl_read_req *req);
+
+/* Samples accepted that wait has not returned yet. Feeder only. */
+unsigned fl_read_pending(const struct fl_read *r);
+
+/* Fill the reading part of *out and its stages[FL_STAGE_READ]. Any thread. */
+void fl_read_stats(const struct fl_read *r, FlLoaderStats *out);
+
+/* Base and size of the arena, for cudaHostRegister. */
+struct fl_io_region fl_read_arena(const struct fl_read *r);
+
+/* Cancel, drain, unregister, free. Samples not yet returned are dropped. Bounded: true, or false if
+ * reads of a dead drive are still in flight after a few seconds; then the arena is left mapped, and
+ * memory that req.dst pointed into must never be freed or used again. Nobody else may be inside a
+ * call. NULL is fine; sets *r to NULL. */
+bool fl_read_close(struct fl_read **r);
+
+#endif
