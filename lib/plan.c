@@ -40,8 +40,8 @@ bool fl_plan_next(const struct fl_plan *p, struct fl_cursor *c, struct fl_plan_b
                                    .end = first + global };
     if (c->index >= full) {
         const int64_t m = p->n - first;
-        out->position = first + p->rank * (m / p->world) +
-                        (p->rank < m % p->world ? p->rank : m % p->world);
+        out->position =
+            first + p->rank * (m / p->world) + (p->rank < m % p->world ? p->rank : m % p->world);
         out->samples = tail_share(p, m);
         out->rows = p->tail == FL_TAIL_PAD ? p->batch : out->samples;
         out->end = p->n;

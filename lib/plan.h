@@ -31,8 +31,8 @@ struct fl_plan_batch {
 /* A place in the sequence of batches. */
 struct fl_cursor {
     int64_t epoch;
-    int64_t base; // position at which this epoch began for us: 0 but after a restore
-    int64_t index;// global batches of this epoch that are behind us
+    int64_t base;  // position at which this epoch began for us: 0 but after a restore
+    int64_t index; // global batches of this epoch that are behind us
 };
 
 /* Batches, and samples without padding, that the rank gets of positions [base, n). */

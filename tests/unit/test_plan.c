@@ -58,7 +58,8 @@ static void property(struct fl_rng *r)
     const FlTail tail = (FlTail)fl_rng_below(r, 3);
 
     for (int leg = 0; leg < 3; leg++) {
-        const int64_t world = 1 + (int64_t)fl_rng_below(r, 5), batch = 1 + (int64_t)fl_rng_below(r, 20);
+        const int64_t world = 1 + (int64_t)fl_rng_below(r, 5),
+                      batch = 1 + (int64_t)fl_rng_below(r, 20);
         struct fl_plan plan = { n, batch, 0, world, tail };
         const int64_t all = fl_plan_batches(&plan, base); // rank 0 never has fewer than another
         const int64_t stop = leg == 2 ? all : (int64_t)fl_rng_below(r, (uint64_t)all + 1);
