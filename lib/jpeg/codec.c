@@ -9,6 +9,8 @@
 
 /* The codec's own message table lies in the object file of jpeg_std_error(); this is made from the
  * same public header. */
+#define JCOPYRIGHT_SHORT "" // of the codec's private version header
+#define JVERSION ""
 #define JMESSAGE(code, string) string,
 static const char *const messages[] = {
 #include <jerror.h>
