@@ -12,6 +12,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *help;
 } commands[] = {
+    { "synth", command_synth, "make photo-like JPEGs to try things out with" },
     { "version", command_version, "print version and what this build holds" },
 };
 
