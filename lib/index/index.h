@@ -29,10 +29,17 @@ struct fl_index_image {
     uint16_t width, height; // pixels as stored, before EXIF orientation
     uint8_t components;     // 1, 3 or 4
     uint8_t orientation;    // EXIF, 1 to 8; 0: none stated
-    uint8_t sampling;       // defined by jpeg/header.h
+    uint8_t sampling;       // FL_SAMPLING_*; 0: grey, unknown, or any other arrangement
     uint8_t flags;          // FL_IMAGE_*
 };
 _Static_assert(sizeof(struct fl_index_image) == 8, "on-disk layout");
+
+/* Horizontal and vertical factors of the first component; all others have 1 and 1. */
+#define FL_SAMPLING_444 0x11u
+#define FL_SAMPLING_422 0x21u
+#define FL_SAMPLING_440 0x12u
+#define FL_SAMPLING_420 0x22u
+#define FL_SAMPLING_411 0x41u
 
 #define FL_IMAGE_SLICED 1u  // has a slice blob: any rectangle can be cut out
 #define FL_IMAGE_DAMAGED 2u // the codec warned while the dataset was made
@@ -100,10 +107,9 @@ int fl_index_int(const struct fl_index *ix, int32_t field, int64_t sample, int64
 int fl_index_image(const struct fl_index *ix, int32_t field, int64_t sample,
                    struct fl_index_image *image);
 
-/* A sample's slice blob, *len = 0 if it has none. The first 4 + 4k bytes are: u8 k (dictionary
- * ids), three bytes at will, k times u32 dictionary id (see fl_index_header()); the rest is opaque
- * here and belongs to jpeg/. FL_ERR(E2BIG): longer than cap; *len then says how long, and no
- * message is set. */
+/* A sample's slice blob (jpeg/slice.h), *len = 0 if it has none. Opaque here, but for the dictionary ids
+ * in it (fl_slice_blob_ids()), which name strings of fl_index_header().
+ * FL_ERR(E2BIG): longer than cap; *len then says how long, and no message is set. */
 int fl_index_slices(const struct fl_index *ix, int32_t field, int64_t sample, void *buf, size_t cap,
                     size_t *len);
 

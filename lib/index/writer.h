@@ -55,6 +55,10 @@ int64_t fl_index_writer_header(struct fl_index_writer *w, const void *bytes, siz
 /* Next sample. Returns its number. Fields that are not set for it are missing in it. */
 int64_t fl_index_writer_sample(struct fl_index_writer *w, const char *key, size_t key_len);
 
+/* Class folders: no keys are stored, a sample's key is its file's path without extension; sample i must
+ * lie in container i. Call before the first sample, whose keys are then ignored. */
+void fl_index_writer_path_keys(struct fl_index_writer *w);
+
 /* For the last sample; each at most once per field. */
 int fl_index_writer_span(struct fl_index_writer *w, int field, const struct fl_span *span);
 int fl_index_writer_int(struct fl_index_writer *w, int field, int64_t value); // not INT64_MIN

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file that is written piece by piece and appears whole under its name, or not at all. */
+#ifndef FL_BASE_NEWFILE_H
+#define FL_BASE_NEWFILE_H
+
+struct fl_new_file {
+    int fd; // write here
+    char *path, *temporary;
+};
+
+/* Create a temporary file beside `path`. Every function reports one sentence through fl_err(). */
+int fl_new_file_open(struct fl_new_file *f, const char *path);
+
+/* fsync, rename over `path`, fsync the folder. On error nothing is left behind and `path` is as it
+ * was, but for a failure of the last step, which leaves the new file there. */
+int fl_new_file_commit(struct fl_new_file *f);
+
+/* Remove the temporary file. */
+void fl_new_file_discard(struct fl_new_file *f);
+
+#endif
