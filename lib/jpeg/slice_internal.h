@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the slice_*.c files share. */
+#ifndef FL_JPEG_SLICE_INTERNAL_H
+#define FL_JPEG_SLICE_INTERNAL_H
+
+#include "jpeg/codec.h"
+#include "jpeg/slice.h"
+
+struct fl_slice_memory {
+    uint8_t *data;
+    size_t len, cap;
+};
+
+/* Room for at least `size` bytes; what is there stays. 0 or FL_ERR(ENOMEM). */
+int fl_slice_memory_reserve(struct fl_slice_memory *m, size_t size);
+
+struct fl_slicer {
+    struct fl_codec codec;
+    struct jpeg_decompress_struct src;
+    struct jpeg_compress_struct dst;
+    struct jpeg_destination_mgr dest;
+    bool writing;                 // the source has been read without a warning
+    struct fl_slice_memory out;   // the rewritten file
+    struct fl_slice_memory table; // header strings and blob
+};
+
+enum {
+    FL_M_SOF0 = 0xC0,
+    FL_M_SOF1 = 0xC1,
+    FL_M_DHT = 0xC4,
+    FL_M_RST0 = 0xD0,
+    FL_M_SOI = 0xD8,
+    FL_M_EOI = 0xD9,
+    FL_M_SOS = 0xDA,
+    FL_M_DQT = 0xDB,
+    FL_M_DRI = 0xDD,
+    FL_M_APP0 = 0xE0,
+    FL_M_APP14 = 0xEE,
+};
+
+#define FL_SLICE_DRI_BYTES 6u // the DRI segment that goes between the two header strings
+
+/* Bytes of a SOF segment with n components, marker included. */
+static inline size_t fl_slice_sof_bytes(unsigned n)
+{
+    return 10 + 3 * (size_t)n;
+}
+
+static inline uint32_t fl_be16(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 8 | p[1];
+}
+
+static inline void fl_put_be16(uint8_t *p, uint32_t v)
+{
+    p[0] = (uint8_t)(v >> 8);
+    p[1] = (uint8_t)v;
+}
+
+static inline uint32_t fl_le32(const uint8_t *p)
+{
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static inline void fl_put_le32(uint8_t *p, uint32_t v)
+{
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+    p[2] = (uint8_t)(v >> 16);
+    p[3] = (uint8_t)(v >> 24);
+}
+
+/* Next marker (0xFF and a byte that is neither 0 nor 0xFF) in [p, end): its 0xFF, or end. */
+const uint8_t *fl_slice_next_marker(const uint8_t *p, const uint8_t *end);
+
+/* Seven bits a byte, low ones first. */
+uint8_t *fl_slice_put_varint(uint8_t *p, uint64_t v);
+
+/* The reading side: NULL stays NULL, so that one check at the end of a chain is enough. */
+const uint8_t *fl_slice_get_varint(const uint8_t *p, const uint8_t *end, uint64_t *v);
+
+#endif
