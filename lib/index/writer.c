@@ -78,6 +78,8 @@ int fl_index_writer_field(struct fl_index_writer *w, const char *name, FlFieldKi
 
 int fl_index_writer_checksummed(struct fl_index_writer *w, int field)
 {
+    if (field >= 0 && field < w->n_fields && w->fields[field].checksummed)
+        return 0;
     if (field < 0 || field >= w->n_fields || w->fields[field].count)
         return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN,
                       "index: checksums must be announced before the first span of field %d",

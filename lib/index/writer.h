@@ -31,7 +31,7 @@ void fl_index_writer_free(struct fl_index_writer **w);
  * with the first use. At most FL_INDEX_MAX_FIELDS. */
 int fl_index_writer_field(struct fl_index_writer *w, const char *name, FlFieldKind kind);
 
-/* The field's spans carry checksums: then all of them must. Call before its first span. */
+/* The field's spans carry checksums: then all of them must. Call before its first span; once more does no harm. */
 int fl_index_writer_checksummed(struct fl_index_writer *w, int field);
 
 /* Next container: path relative to the dataset's folder. Returns its id. Size, time and hash may be
