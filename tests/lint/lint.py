@@ -25,7 +25,7 @@ SYSTEM = re.compile(
     r"^(assert|ctype|dirent|dlfcn|errno|fcntl|fenv|fnmatch|float|ftw|getopt|glob|inttypes|limits|locale|malloc|math|"
     r"poll|pthread|sched|semaphore|setjmp|signal|spawn|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|"
     r"string|strings|termios|threads|time|unistd|utime|wchar|immintrin|cpuid|arm_neon|Python|"
-    r"sys/\w+|linux/\w+|x86intrin)\.h$")
+    r"sys/\w+|linux/\w+|x86intrin|sanitizer/\w+)\.h$")
 
 
 def files(*suffixes):
