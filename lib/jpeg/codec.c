@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "jpeg/codec.h"
 
+#include <stdarg.h>
 #include <string.h>
 
 #include <feedline/error.h>
@@ -48,6 +49,7 @@ static int code_of(int msg)
     case JERR_CCIR601_NOTIMPL:
     case JERR_FRACT_SAMPLE_NOTIMPL:
     case JERR_CONVERSION_NOTIMPL:
+    case JERR_COMPONENT_COUNT:
         return FL_ERR(ENOTSUP);
     case JERR_IMAGE_TOO_BIG:
     case JERR_WIDTH_OVERFLOW:
@@ -66,6 +68,25 @@ static void error_exit(j_common_ptr cinfo)
     longjmp(c->jump, 1);
 }
 
+_Noreturn void fl_codec_fail(struct fl_codec *c, int code, const char *format, ...)
+{
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(c->message, sizeof(c->message), format, ap);
+    va_end(ap);
+    c->code = code;
+    longjmp(c->jump, 1);
+}
+
+/* Stray bytes between the segments before the first scan change no pixel; behind it they are what is
+ * left of entropy-coded data that did not decode as it was coded. */
+static bool is_harmless(j_common_ptr cinfo)
+{
+    return cinfo->err->msg_code == JWRN_EXTRANEOUS_DATA && cinfo->is_decompressor &&
+           ((j_decompress_ptr)cinfo)->input_scan_number == 0;
+}
+
 static void emit_message(j_common_ptr cinfo, int level)
 {
     struct fl_codec *c = (struct fl_codec *)cinfo->err;
@@ -74,6 +95,11 @@ static void emit_message(j_common_ptr cinfo, int level)
         return; // a trace message
     if (!c->mgr.num_warnings++)
         format_message(cinfo, c->message);
+    if (c->strict && !is_harmless(cinfo)) {
+        format_message(cinfo, c->message);
+        c->code = FL_ERR(EBADMSG);
+        longjmp(c->jump, 1);
+    }
 }
 
 static void output_message(j_common_ptr cinfo)
@@ -110,9 +136,7 @@ static void count_scans(j_common_ptr cinfo)
     if (!cinfo->is_decompressor || c->max_scans <= 0 ||
         ((j_decompress_ptr)cinfo)->input_scan_number <= c->max_scans)
         return;
-    snprintf(c->message, sizeof(c->message), "more than %d scans (option max_scans)", c->max_scans);
-    c->code = FL_ERR(E2BIG);
-    longjmp(c->jump, 1);
+    fl_codec_fail(c, FL_ERR(E2BIG), "more than %d scans (max_scans)", c->max_scans);
 }
 
 void fl_codec_limit_scans(struct fl_codec *c, j_decompress_ptr cinfo, int max_scans)

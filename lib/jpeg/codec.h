@@ -19,6 +19,7 @@ struct fl_codec {
     jmp_buf jump;              // set by the caller before any call that may fail
     int code;      // FL_ERR of the failure that jumped: EBADMSG, ENOTSUP, ENOMEM or E2BIG
     int max_scans; // of a progressive file; 0: no limit
+    bool strict;   // a warning jumps as well, but for stray bytes before the first scan
     struct jpeg_progress_mgr progress;
     char message[JMSG_LENGTH_MAX]; // words of the first warning, or of the failure
 };
@@ -29,6 +30,10 @@ struct jpeg_error_mgr *fl_codec_init(struct fl_codec *c);
 /* Let a decompressor fail with FL_ERR(E2BIG) beyond max_scans scans. After
  * jpeg_create_decompress(). */
 void fl_codec_limit_scans(struct fl_codec *c, j_decompress_ptr cinfo, int max_scans);
+
+/* Fail from inside a call of the codec, as the codec itself would. */
+_Noreturn void fl_codec_fail(struct fl_codec *c, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 static inline bool fl_codec_warned(const struct fl_codec *c)
 {

@@ -35,6 +35,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rect.h"
+
 /* Samples that a row of t must be readable beyond its last pixel's: kernels load whole vectors. */
 #define FL_RESIZE_PAD 64
 
@@ -59,6 +61,10 @@ struct fl_axis_spec {
 /* The smallest s of 1, 2, 4, 8 at which a box of w x h still has at least rw x rh decoded pixels; 8
  * if none or if `exact`. */
 int fl_resize_scale(int32_t w, int32_t h, int32_t rw, int32_t rh, int exact);
+
+/* The source pixels that a view needs at scale s/8, all taps of its window counted: what a slice must
+ * hold (fl_slice_range()). Inside crop->box. */
+struct fl_rect fl_resize_reach(const struct fl_crop *crop, int scale);
 
 /* The decoded pixels [*lo, *hi) that the window needs. No memory, no loop: usable at plan time. */
 void fl_axis_reach(const struct fl_axis_spec *spec, int32_t *lo, int32_t *hi);
