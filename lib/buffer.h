@@ -58,62 +58,69 @@ struct fl_block {
     uint8_t *data;
     size_t bytes;      // usable from data on
     size_t ring_bytes; // taken from the ring: bytes and what was skipped before data
-    struct fl_arena *arena;
+    struct fl_ring *arena;
 };
 
 /* One owner thread allocates, grows, undoes and reclaims; fl_block_put() from any thread. No lock.
  */
-struct fl_arena {
+struct fl_ring {
     struct fl_slab slab;
     struct fl_block *blocks; // ring of descriptors, in allocation order
     uint32_t n_blocks;       // a power of two
     uint32_t first, count;   // descriptors in use: first .. first + count - 1
     size_t head, used;       // bytes: where the next block begins; in use, skipped ones included
     size_t high_water;
-    _Atomic uint64_t freed;   // bytes ever freed (blocks whose last reference went)
+    uint64_t allocated; // weight ever allocated, see freed
+    _Atomic uint64_t
+        freed; // weight ever freed: ring bytes of blocks whose last holder left, and 64 each
     _Atomic uint64_t wake_at; // value of freed at which wake() is due; UINT64_MAX: nobody waits
     void (*wake)(void *ctx);  // called by the thread that freed the block; any thread
     void *wake_ctx;
 };
 
 /* A moment of the arena, to undo allocations that nobody else has seen. */
-struct fl_arena_mark {
-    uint32_t first, count;
+struct fl_ring_mark {
+    uint32_t count;
     size_t head, used;
+    size_t last_bytes, last_ring_bytes; // of the newest block, which may have grown
+    uint64_t allocated;
 };
 
 /* wake may be NULL. The descriptors count against the budget too. */
-int fl_arena_open(struct fl_arena *a, size_t bytes, int node, struct fl_budget *budget,
-                  void (*wake)(void *ctx), void *wake_ctx);
-void fl_arena_close(struct fl_arena *a);
+int fl_ring_open(struct fl_ring *a, size_t bytes, int node, struct fl_budget *budget,
+                 void (*wake)(void *ctx), void *wake_ctx);
+void fl_ring_close(struct fl_ring *a);
 
-/* Bytes that fl_arena_open() counts against the budget. */
-uint64_t fl_arena_bytes(size_t bytes);
+/* Bytes that fl_ring_open() counts against the budget. */
+uint64_t fl_ring_bytes(size_t bytes);
+
+/* Descriptors that an arena of so many bytes has. */
+uint32_t fl_ring_blocks(size_t bytes);
 
 /* A block of `bytes` (0 is legal: a descriptor alone) at an address that is a multiple of `align`
  * (a power of two, at most 4096), with one reference. It straddles no multiple of FL_PIECE_BYTES of
  * the slab unless it is larger than that. NULL: no room now; if the arena is empty, there never
  * will be. Owner only. */
-struct fl_block *fl_arena_alloc(struct fl_arena *a, size_t bytes, size_t align);
+struct fl_block *fl_ring_alloc(struct fl_ring *a, size_t bytes, size_t align);
 
 /* Make the newest block longer in place. False: no room behind it. Owner only. */
-bool fl_arena_grow(struct fl_arena *a, struct fl_block *b, size_t bytes);
+bool fl_ring_grow(struct fl_ring *a, struct fl_block *b, size_t bytes);
 
-struct fl_arena_mark fl_arena_mark(const struct fl_arena *a);
+struct fl_ring_mark fl_ring_mark(const struct fl_ring *a);
 
 /* Forget blocks allocated since the mark; nothing may have been reclaimed in between. Owner only.
  */
-void fl_arena_undo(struct fl_arena *a, const struct fl_arena_mark *m);
+void fl_ring_undo(struct fl_ring *a, const struct fl_ring_mark *m);
 
 /* Take back free blocks at the tail. Owner only. */
-void fl_arena_reclaim(struct fl_arena *a);
+void fl_ring_reclaim(struct fl_ring *a);
 
 /* Ask for one wake() when about `bytes` more have been freed (all that is in use, if that is less).
  * False: it has happened already, or nothing is in use. Owner only. */
-bool fl_arena_want(struct fl_arena *a, size_t bytes);
+bool fl_ring_want(struct fl_ring *a, size_t bytes);
 
 /* Place of a block in the ring of descriptors, 0 <= i < n_blocks: for tables beside it. */
-static inline uint32_t fl_block_index(const struct fl_arena *a, const struct fl_block *b)
+static inline uint32_t fl_block_index(const struct fl_ring *a, const struct fl_block *b)
 {
     return (uint32_t)(b - a->blocks);
 }

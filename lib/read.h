@@ -26,29 +26,11 @@
 #include <feedline/stats.h>
 #include "base/log.h"
 #include "buffer.h"
+#include "io/files.h"
 #include "io/io.h"
 #include "sample.h"
 
 struct fl_read;
-
-/* What the index knows of a container. */
-struct fl_container {
-    const char *path; // as open(2) takes it; valid until the next call
-    uint64_t size;    // bytes; the file must have exactly these
-    int64_t mtime_ns; // INT64_MIN: unknown, nothing to compare
-};
-
-/* Where containers come from. Called by the feeder's thread only. */
-struct fl_read_source {
-    void *ctx;
-    uint32_t n_containers;
-    /* 0, or FL_ERR(e) with *err filled. */
-    int (*container)(void *ctx, uint32_t id, struct fl_container *out, FlError *err);
-    /* The size matches but the time of modification does not (people copy datasets): 0 takes the
-     * file, FL_ERR(ESTALE) with *err filled refuses it. fd is open for buffered reads. NULL: take
-     * it. */
-    int (*check)(void *ctx, uint32_t id, int fd, FlError *err);
-};
 
 struct fl_read_cfg {
     FlIo io;
@@ -113,10 +95,15 @@ void fl_read_stats(const struct fl_read *r, FlLoaderStats *out);
 /* Base and size of the arena, for cudaHostRegister. */
 struct fl_io_region fl_read_arena(const struct fl_read *r);
 
-/* Cancel, drain, unregister, free. Samples not yet returned are dropped. Bounded: true, or false if
- * reads of a dead drive are still in flight after a few seconds; then the arena is left mapped, and
- * memory that req.dst pointed into must never be freed or used again. Nobody else may be inside a
- * call. NULL is fine; sets *r to NULL. */
+/* Cancel what is in flight and wait for its end, a few seconds at most; samples not yet returned
+ * are dropped. The feeder's last call, before its thread ends (with inline reads fl_read_close()
+ * does it). False: reads of a dead drive are still in flight. */
+bool fl_read_stop(struct fl_read *r);
+
+/* Stop, unregister, free. Bounded: true, or false if reads of a dead drive are still in flight;
+ * then the arena is left mapped, and memory that req.dst pointed into must never be freed or used
+ * again. Any thread, once the feeder's has ended; nobody else may be inside a call or hold a block.
+ * NULL is fine; sets *r to NULL. */
 bool fl_read_close(struct fl_read **r);
 
 #endif

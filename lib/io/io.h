@@ -60,6 +60,7 @@ struct fl_io_faults {
 struct fl_io_cfg {
     unsigned depth;   // operations in flight at most
     unsigned threads; // pread, memory: threads; 0: everything inside wait() in the caller's thread
+    bool any_thread;  // submit and wait come from changing threads, one at a time
     unsigned n_files; // slots of the table of registered files; 0: none
     const struct fl_io_region *regions; // to register, in pieces of FL_PIECE_BYTES
     unsigned n_regions;
@@ -111,7 +112,8 @@ struct fl_io_ops {
     /* Ask that everything in flight ends soon; it still comes out of wait(). */
     void (*cancel)(struct fl_io *io);
 
-    /* False: operations are still in flight (a dead drive) and their memory must never be reused.
+    /* Any thread. False: operations are still in flight (a dead drive) and their memory must never
+     * be reused.
      */
     bool (*close)(struct fl_io *io);
 

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the read stage share (read.c, read_extent.c, read_op.c); nobody else includes
+ * it.
+ *
+ *   request   what a sample asks for (struct fl_read_req)
+ *   extent    one range of one container on its way into one place; serves one request, or several
+ * neighbours operation one attempt to read a part of an extent; large extents have several
+ *
+ *   fl_read_submit -> extents (read_extent.c) -> operations (read_op.c) -> fl_read_wait */
+#ifndef FL_READ_STATE_H
+#define FL_READ_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "read.h"
+
+#define FL_READ_DEPTH 64
+#define FL_READ_BYTES ((uint64_t)64 << 20)
+#define FL_READ_COALESCE ((uint64_t)1 << 20)
+#define FL_READ_GAP ((uint64_t)16 << 10)
+#define FL_READ_OP_BYTES ((uint64_t)1 << 20) // longest operation
+#define FL_READ_DIRECT_DST 65536             // shorter requests with a dst are coalesced and copied
+#define FL_READ_REAP 64                      // operations taken from the backend at a time
+
+struct fl_extent {
+    struct fl_file *file;
+    struct fl_block *block; // memory; of no bytes if the extent is read straight to a dst
+    uint8_t *mem;           // where `start` goes
+    int buf_slot;
+    uint64_t start, end; // offsets in the container, aligned as the file wants it
+    uint64_t issued;     // start .. start + issued has been given to operations
+    unsigned ops;        // of these, not ended
+    unsigned n_reqs;
+    struct fl_read_req *reqs, **reqs_end;
+    struct fl_extent *next; // in the queue of extents with something to issue
+};
+
+struct fl_read_op {
+    struct fl_io_op io; // what is asked for now: the first member, backends hand it back
+    struct fl_extent *extent;
+    uint64_t begin, end; // its share of the extent
+    uint64_t target; // end of what is being read now: `end`, or of one request's part after a split
+    uint64_t reached;     // first byte that has not been read yet
+    unsigned tries;       // refused or without progress in a row
+    bool split, reopened; // each request by itself, after an error; opened anew, once
+    bool inflight;
+    int64_t retry_at;        // 0: not waiting for another try
+    struct fl_read_op *next; // free or waiting for another try
+};
+
+struct fl_read {
+    struct fl_read_cfg cfg;
+    struct fl_ring arena;
+    struct fl_files files;
+    const struct fl_io_ops *ops;
+    struct fl_io *io;
+    pthread_mutex_t io_lock; // the backend may be replaced at the start: guards ops and io against
+                             // wake and stats
+    bool started, stopped;
+    int start_err;        // why the backend did not start
+    uint64_t table_bytes; // taken from the budget
+
+    struct fl_extent *extents; // beside arena.blocks
+    struct fl_extent *open;    // the newest extent, still growing; NULL: none
+    struct fl_extent *issue, **issue_end;
+    struct fl_read_op *op_table, *op_free, *op_retry;
+    unsigned n_ops, inflight, unkicked;
+    struct fl_sample *done, **done_end;
+    unsigned pending;    // samples taken and not returned
+    int64_t progress_ns; // when something last ended, or began while nothing was in flight
+
+    char reason[288];
+    /* Counters: written by the feeder alone, read by anyone. Relaxed: each stands for itself. */
+    _Atomic uint64_t bytes_read, bytes_wanted, busy_ns, wait_in_ns, wait_out_ns;
+    _Atomic int64_t reads, retries, samples, n_direct, n_buffered;
+    bool wants_room; // the last submit found no memory: waiting now is waiting for the decoders
+};
+
+static inline void fl_count(_Atomic uint64_t *counter, uint64_t n)
+{
+    const uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, now + n, memory_order_relaxed);
+}
+
+static inline void fl_count_one(_Atomic int64_t *counter)
+{
+    const int64_t now = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, now + 1, memory_order_relaxed);
+}
+
+/* --- read_extent.c --- */
+
+/* Turn a sample's requests into extents. As fl_read_submit(). */
+int fl_extent_plan(struct fl_read *r, struct fl_sample *s);
+
+/* Nothing more joins the open extent: it may be issued. */
+void fl_extent_close_open(struct fl_read *r);
+
+/* All of an extent has been read or has failed: its requests are served. */
+void fl_extent_finish(struct fl_read *r, struct fl_extent *x);
+
+/* A sample's read failed: the first failure stays. */
+void fl_read_fail(struct fl_read *r, struct fl_read_req *req, int code, uint64_t offset,
+                  const char *what);
+
+void fl_read_push_done(struct fl_read *r, struct fl_sample *s);
+
+/* --- read_op.c --- */
+
+/* Give queued extents to the backend as long as operations are free. */
+void fl_op_pump(struct fl_read *r);
+
+/* The backend handed an operation back: go on with it, or end it. */
+void fl_op_ended(struct fl_read *r, struct fl_read_op *op);
+
+/* Submit again what waited long enough. Returns when the next one is due, INT64_MAX: none. */
+int64_t fl_op_retry_due(struct fl_read *r, int64_t now);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The same bytes from every backend, in every mode. */
+#define _GNU_SOURCE
+#include "read_fixture.h"
+
+static const struct fl_io_faults no_faults;
+
+static const struct {
+    const char *name;
+    struct fl_read_cfg cfg;
+} cases[] = {
+    { "io_uring", { .io = FL_IO_URING } },
+    { "io_uring, buffered", { .io = FL_IO_URING, .direct = FL_OFF } },
+    { "io_uring, direct", { .io = FL_IO_URING, .direct = FL_ON } },
+    { "io_uring, nothing registered", { .io = FL_IO_URING, .no_register = true } },
+    { "io_uring, depth 1", { .io = FL_IO_URING, .depth = 1 } },
+    { "io_uring, depth 3, small memory", { .io = FL_IO_URING, .depth = 3, .bytes = 3200000 } },
+    { "io_uring, not coalesced", { .io = FL_IO_URING, .coalesce = 1 } },
+    { "io_uring in the caller's thread", { .io = FL_IO_URING, .inline_reads = true } },
+    { "pread", { .io = FL_IO_PREAD } },
+    { "pread, direct", { .io = FL_IO_PREAD, .direct = FL_ON } },
+    { "pread, one thread", { .io = FL_IO_PREAD, .threads = 1, .depth = 2 } },
+    { "pread in the caller's thread", { .io = FL_IO_PREAD, .inline_reads = true } },
+    { "automatic", { .io = FL_IO_AUTO } },
+    { "memory", { .faults = &no_faults } },
+};
+
+static void test_backends(struct fx *fx, bool cold)
+{
+    for (size_t i = 0; i < T_LEN(cases); i++) {
+        struct fl_budget budget = { 0 };
+        struct fl_read_cfg cfg = fx_cfg(fx), want = cases[i].cfg;
+        struct fl_read *r = NULL;
+
+        want.source = cfg.source;
+        want.numa_node = -1;
+        want.budget = &budget;
+        want.bytes = want.bytes ? want.bytes : cfg.bytes;
+        t_case(cases[i].name);
+        if (cold)
+            fx_evict(fx);
+        const int err = fl_read_open(&r, &want);
+        if (err && want.io == FL_IO_URING && fx_no_uring(err)) {
+            printf("left out: %s: %s\n", cases[i].name, fl_last_error()->message);
+            continue;
+        }
+        T_EQ(err, 0);
+        if (err)
+            continue;
+        T_EQ(budget.used, fl_read_bytes(&want));
+        T_EQ(fx_run(fx, r, 600, i, fx_draw), 600);
+        FlLoaderStats st = { 0 };
+        fl_read_stats(r, &st);
+        T_OK(st.io_backend[0] && st.io_reason[0]);
+        T_OK(st.bytes_read >= st.bytes_wanted / 2); // overlapping requests share
+        T_EQ(st.stages[FL_STAGE_READ].items, 600);
+        if (getenv("FL_TEST_VERBOSE"))
+            printf("%-34s %s depth %d direct %d registered %d reads %lld read %.1f MB wanted %.1f "
+                   "MB: %s\n",
+                   cases[i].name, st.io_backend, st.io_depth, st.io_direct, st.io_registered,
+                   (long long)st.reads, (double)st.bytes_read / 1e6, (double)st.bytes_wanted / 1e6,
+                   st.io_reason);
+        T_OK(fl_read_close(&r));
+        T_OK(!r);
+        T_EQ(budget.used, 0);
+    }
+}
+
+int main(void)
+{
+    struct fx fx;
+
+    fx_make(&fx, fx_where(), FX_FILES, 0);
+    test_backends(&fx, true);
+    test_backends(&fx, false);
+    fx_remove(&fx);
+    fx_make(&fx, "/dev/shm", FX_FILES, 0);
+    test_backends(&fx, false);
+    fx_remove(&fx);
+    return t_done();
+}
