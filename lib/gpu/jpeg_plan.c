@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/jpeg.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "kernels/resize.h"
+
+#define PAD_BYTES 64 // readable behind a picture's compressed bytes
+
+static uint32_t div_up(uint64_t a, uint64_t b)
+{
+    return (uint32_t)((a + b - 1) / b);
+}
+
+struct fl_gpu_jpeg_room fl_gpu_jpeg_room_for(uint32_t pics, uint64_t pixels, uint64_t bytes,
+                                             int32_t width, int32_t height)
+{
+    const uint64_t all = pics * pixels;
+    struct fl_gpu_jpeg_room room = {
+        .pics = pics,
+        .bytes = (uint32_t)(pics * (bytes + PAD_BYTES + 32)),
+        .segments = div_up(all, 384) + 8 * pics, // 64 x 8 pixels, and some shorter ones
+        .marks = 2 * div_up(all, 384) + 16 * pics,
+        .blocks = div_up(3 * all, 64) + 64 * pics,
+        .planes = div_up(3 * all + all / 2, 16) + 64 * pics,
+        .axis = pics * (uint32_t)(width + height) * (sizeof(int32_t) + 12 * sizeof(int16_t)),
+    };
+
+    room.items[0] = room.segments / FL_JPEG_GROUP + pics;
+    room.items[1] = room.blocks / FL_JPEG_IDCT + 3 * pics;
+    room.items[2] = pics * div_up((uint64_t)width, 64) * div_up((uint64_t)height, 8);
+    return room;
+}
+
+void fl_jpeg_plan_clear(struct fl_jpeg_plan *plan)
+{
+    memset(&plan->used, 0, sizeof(plan->used));
+    plan->n_tables = 0;
+    plan->n_entries = 0;
+    plan->last = NULL;
+    plan->tile_most = 0;
+}
+
+static int full(FlError *err, const char *what)
+{
+    return fl_err_set(err, FL_ERR(E2BIG), FL_STAGE_DECODE, "the GPU decoder's memory is full: %s",
+                      what);
+}
+
+static int invalid(FlError *err, const char *what)
+{
+    return fl_err_set(err, FL_ERR(EINVAL), FL_STAGE_DECODE, "GPU JPEG: %s", what);
+}
+
+/* ---- resampler -------------------------------------------------------------------------------- */
+
+static void plan_axis(struct fl_jpeg_axis *a, const struct fl_axis_spec *spec)
+{
+    const int64_t n8 = (int64_t)spec->size * spec->scale, r8 = 8 * (int64_t)spec->resized;
+    const int64_t reach = 2 * (n8 > r8 ? n8 : r8), unit = 2 * r8;
+
+    a->b8 = spec->box * spec->scale;
+    a->n8 = (int32_t)n8;
+    a->r = spec->resized;
+    a->first = spec->first;
+    a->n = spec->n;
+    a->bits = n8 >= 4 * r8 ? 16 : n8 >= 2 * r8 ? 15 : 14;
+    fl_axis_reach(spec, &a->lo, &a->hi);
+    a->taps = (int32_t)div_up(2 * (uint64_t)reach, (uint64_t)unit);
+    if (a->taps > a->hi - a->lo)
+        a->taps = a->hi - a->lo;
+}
+
+/* Decoded pixels that `n` neighbouring outputs read. */
+static uint32_t reach_of(const struct fl_jpeg_axis *a, uint32_t n)
+{
+    const uint32_t most = (uint32_t)(a->hi - a->lo);
+    const uint32_t reach =
+        div_up((uint64_t)(n - 1) * (uint64_t)a->n8, 8 * (uint64_t)a->r) + (uint32_t)a->taps + 1;
+
+    return reach < most ? reach : most;
+}
+
+/* Output pixels of a thread block: as many as its shared memory takes, rather high than wide. */
+static int plan_tiles(const struct fl_jpeg_plan *plan, struct fl_jpeg_pic *p, FlError *err)
+{
+    p->tile_w = (uint32_t)p->x.n;
+    p->tile_h = p->y.n < 16 ? (uint32_t)p->y.n : 16;
+    for (;;) {
+        p->rows_max = reach_of(&p->y, p->tile_h);
+        p->cols_max = reach_of(&p->x, p->tile_w);
+        if (4 * (uint64_t)p->cols_max * (p->rows_max + 2 * p->tile_h) <= plan->tile_bytes)
+            break;
+        if (p->tile_w > 64 || (p->tile_h == 1 && p->tile_w > 1))
+            p->tile_w = (p->tile_w + 1) / 2;
+        else if (p->tile_h > 1)
+            p->tile_h = (p->tile_h + 1) / 2;
+        else
+            return fl_err_set(err, FL_ERR(E2BIG), FL_STAGE_DECODE,
+                              "%d x %d pixels to %d x %d is too much for the GPU decoder",
+                              p->x.n8 / 8, p->y.n8 / 8, p->x.r, p->y.r);
+    }
+    p->tiles_x = div_up((uint64_t)p->x.n, p->tile_w);
+    p->tiles = p->tiles_x * div_up((uint64_t)p->y.n, p->tile_h);
+    return 0;
+}
+
+/* Where pixel X, Y of the window goes in the row of the batch. */
+static void plan_orient(struct fl_jpeg_pic *p, int orientation, bool flip, int32_t width)
+{
+    const int32_t w = p->x.n, h = p->y.n;
+    int32_t u0 = 0, ux = 0, uy = 0, v0 = 0, vx = 0, vy = 0;
+
+    if (orientation < 5) {
+        const bool left = orientation == 2 || orientation == 3, up = orientation >= 3;
+        u0 = left ? w - 1 : 0, ux = left ? -1 : 1;
+        v0 = up ? h - 1 : 0, vy = up ? -1 : 1;
+    } else {
+        const bool left = orientation == 6 || orientation == 7, up = orientation >= 7;
+        u0 = left ? h - 1 : 0, uy = left ? -1 : 1;
+        v0 = up ? w - 1 : 0, vx = up ? -1 : 1;
+    }
+    if (flip)
+        u0 = width - 1 - u0, ux = -ux, uy = -uy;
+    p->o = v0 * width + u0;
+    p->ox = vx * width + ux;
+    p->oy = vy * width + uy;
+}
+
+static int plan_pixels(struct fl_jpeg_plan *plan, struct fl_jpeg_pic *p,
+                       const struct fl_gpu_jpeg_picture *in, int32_t scale, FlError *err)
+{
+    const struct fl_crop *const c = &in->crop;
+    const int orientation = in->orientation ? in->orientation : 1;
+    const struct fl_axis_spec sx = { c->box.x, c->box.w, scale, c->rw, c->window.x, c->window.w };
+    const struct fl_axis_spec sy = { c->box.y, c->box.h, scale, c->rh, c->window.y, c->window.h };
+
+    if ((orientation < 5 ? c->window.w : c->window.h) != plan->width ||
+        (orientation < 5 ? c->window.h : c->window.w) != plan->height || orientation > 8)
+        return invalid(err, "the crop's window is not the size of a row");
+    plan_axis(&p->x, &sx);
+    plan_axis(&p->y, &sy);
+    plan_orient(p, orientation, c->flip, plan->width);
+    p->row = in->row;
+    return plan_tiles(plan, p, err);
+}
+
+/* ---- components ------------------------------------------------------------------------------- */
+
+/* Size of a block's side after the IDCT, as libjpeg chooses it: scale up by the IDCT what would
+ * otherwise be upsampled. */
+static uint32_t idct_size(const struct fl_gpu_jpeg_header *h, unsigned c, uint32_t scale)
+{
+    uint32_t size = scale;
+
+    while (size < 8 && h->h_max * scale % (h->h[c] * size * 2) == 0 &&
+           h->v_max * scale % (h->v[c] * size * 2) == 0)
+        size *= 2;
+    return size;
+}
+
+/* libjpeg's choice of upsampler. */
+static int choose_upsampler(struct fl_jpeg_comp *k, const struct fl_gpu_jpeg_header *h,
+                            uint32_t scale, FlError *err)
+{
+    const uint32_t hin = k->h * k->size / scale, vin = k->v * k->size / scale;
+    const bool fancy = scale > 1, wide = fancy && k->dw > 2;
+
+    if (hin > h->h_max || vin > h->v_max || h->h_max % hin || h->v_max % vin)
+        return fl_err_set(err, FL_ERR(ENOTSUP), FL_STAGE_DECODE,
+                          "the GPU does not decode fractional sampling ratios");
+    k->hx = (uint8_t)(h->h_max / hin);
+    k->vx = (uint8_t)(h->v_max / vin);
+    k->mode = FL_JPEG_BOX;
+    if (k->hx == 1 && k->vx == 1)
+        k->mode = FL_JPEG_FULL;
+    else if (k->hx == 2 && k->vx == 1 && wide)
+        k->mode = FL_JPEG_H2V1;
+    else if (k->hx == 1 && k->vx == 2 && fancy)
+        k->mode = FL_JPEG_H1V2;
+    else if (k->hx == 2 && k->vx == 2 && wide)
+        k->mode = FL_JPEG_H2V2;
+    return 0;
+}
+
+/* Samples [*lo, *hi) that upsampling needs for the pixels [lo, hi). */
+static void sample_range(bool triangle, int32_t expand, int32_t size, int32_t *lo, int32_t *hi)
+{
+    const int32_t last = *hi - 1;
+
+    if (triangle) {
+        *lo = (*lo >> 1) - !(*lo & 1);
+        *hi = (last >> 1) + (last & 1) + 1;
+    } else {
+        *lo /= expand;
+        *hi = last / expand + 1;
+    }
+    *lo = *lo < 0 ? 0 : *lo;
+    *hi = *hi > size ? size : *hi;
+}
+
+static int plan_component(struct fl_jpeg_pic *p, const struct fl_gpu_jpeg_picture *in, unsigned c,
+                          uint32_t scale, FlError *err)
+{
+    const struct fl_gpu_jpeg_header *const h = in->header;
+    struct fl_jpeg_comp *const k = &p->comp[c];
+    const uint32_t size = idct_size(h, c, scale);
+    int32_t x = p->x.lo, x_end = p->x.hi, y = p->y.lo, y_end = p->y.hi;
+
+    k->h = h->h[c];
+    k->v = h->v[c];
+    k->size = (uint8_t)size;
+    k->dc = h->dc[c];
+    k->ac = (uint8_t)(h->ac[c] + 2);
+    if (c >= p->n_comp)
+        return 0; // passed over, not transformed
+    k->dw = (int32_t)div_up((uint64_t)h->width * k->h * size, h->h_max * 8u);
+    k->dh = (int32_t)div_up((uint64_t)h->height * k->v * size, h->v_max * 8u);
+    const int rc = choose_upsampler(k, h, scale, err);
+    if (rc)
+        return rc;
+    sample_range(k->mode == FL_JPEG_H2V1 || k->mode == FL_JPEG_H2V2, k->hx, k->dw, &x, &x_end);
+    sample_range(k->mode == FL_JPEG_H1V2 || k->mode == FL_JPEG_H2V2, k->vx, k->dh, &y, &y_end);
+
+    const uint32_t slice_x = in->entries ? 0 : in->first_segment * p->interval * k->h;
+    const uint32_t slice_y = in->first_row * k->v;
+    const uint32_t bx = (uint32_t)x / size, by = (uint32_t)y / size;
+    const uint32_t bx_end = div_up((uint64_t)x_end, size), by_end = div_up((uint64_t)y_end, size);
+
+    if (x >= x_end || y >= y_end || bx < slice_x || by < slice_y ||
+        bx_end - slice_x > p->row_mcus * k->h || by_end - slice_y > in->n_rows * k->v)
+        return invalid(err, "the slice does not cover the crop");
+    k->x0 = (int32_t)(bx * size);
+    k->y0 = (int32_t)(by * size);
+    k->bx = bx - slice_x;
+    k->by = by - slice_y;
+    k->bw = bx_end - bx;
+    k->bh = by_end - by;
+    k->pitch = (k->bw * size + 15) & ~15u;
+    return 0;
+}
+
+/* ---- slice ------------------------------------------------------------------------------------ */
+
+static int plan_slice(struct fl_jpeg_pic *p, const struct fl_gpu_jpeg_picture *in, FlError *err)
+{
+    const struct fl_gpu_jpeg_header *const h = in->header;
+    const uint32_t mcus = div_up(h->width, 8u * h->h_max), rows = div_up(h->height, 8u * h->v_max);
+
+    p->interval = in->entries ? mcus : h->interval;
+    if (!p->interval || p->interval > 65535 || mcus % p->interval)
+        return invalid(err, "the restart interval does not divide the row of MCUs");
+    p->row_step = mcus / p->interval;
+    p->row_take = in->entries ? 1 : in->n_segments;
+    p->row_mcus = p->row_take * p->interval;
+    p->mcus = in->n_rows * p->row_mcus;
+    p->n_segments = in->entries ? in->n_entries : in->n_rows * in->n_segments;
+    if (!in->n_rows || in->n_rows > rows || in->first_row > rows - in->n_rows || !p->row_take ||
+        in->group_row > in->first_row ||
+        (!in->entries &&
+         (in->n_segments > p->row_step || in->first_segment > p->row_step - in->n_segments)))
+        return invalid(err, "the slice lies outside the picture");
+    if (in->length > INT32_MAX / 2)
+        return full(err, "compressed bytes of one picture");
+    if (!in->entries) {
+        p->skip = (in->first_row - in->group_row) * p->row_step + in->first_segment;
+        p->n_marks = p->skip + (in->n_rows - 1) * p->row_step + in->n_segments;
+        p->phase = in->group_row * p->row_step % 8;
+    }
+    return 0;
+}
+
+static void plan_mcu(struct fl_jpeg_pic *p, const struct fl_gpu_jpeg_header *h)
+{
+    p->blocks = 0;
+    p->block_comp = 0;
+    for (unsigned c = 0; c < h->n_comp; c++) {
+        p->comp[c].first = (uint8_t)p->blocks;
+        for (unsigned i = 0; i < (unsigned)h->h[c] * h->v[c]; i++)
+            p->block_comp |= c << (2 * p->blocks++);
+    }
+}
+
+/* ---- memory ----------------------------------------------------------------------------------- */
+
+/* Take `n` units of what there is; false: they do not fit. */
+static bool take(uint64_t n, uint32_t room, uint32_t *used, uint32_t *at)
+{
+    if (n > room - *used)
+        return false;
+    *at = *used;
+    *used += (uint32_t)n;
+    return true;
+}
+
+static int take_memory(const struct fl_jpeg_plan *plan, struct fl_gpu_jpeg_room *used,
+                       struct fl_jpeg_pic *p, const struct fl_gpu_jpeg_picture *in, FlError *err)
+{
+    const struct fl_gpu_jpeg_room *const room = &plan->room;
+    const uint32_t skew = (uint32_t)((uintptr_t)in->bytes & 15);
+    const uint64_t bytes = ((uint64_t)skew + in->length + PAD_BYTES + 15) & ~(uint64_t)15;
+    const uint64_t axis[2] = { (uint64_t)p->x.n * (4 + 2 * (uint64_t)p->x.taps),
+                               (uint64_t)p->y.n * (4 + 2 * (uint64_t)p->y.taps) };
+    uint32_t at;
+
+    if (!take(bytes, room->bytes, &used->bytes, &p->data))
+        return full(err, "compressed bytes");
+    p->data += skew;
+    if (!take(p->n_segments, room->segments, &used->segments, &p->segment))
+        return full(err, "restart segments");
+    if (!take(p->n_marks, room->marks, &used->marks, &p->marks))
+        return full(err, "restart markers");
+    if (!take((uint64_t)p->mcus * p->blocks, room->blocks, &used->blocks, &p->coef))
+        return full(err, "coefficients");
+    for (unsigned c = 0; c < p->n_comp; c++) {
+        struct fl_jpeg_comp *const k = &p->comp[c];
+        if (!take((uint64_t)k->pitch * k->bh * k->size / 16 + 1, room->planes, &used->planes,
+                  &k->plane))
+            return full(err, "samples");
+    }
+    for (int i = 0; i < 2; i++) {
+        struct fl_jpeg_axis *const a = i ? &p->y : &p->x;
+        if (!take((axis[i] + 15) & ~(uint64_t)15, room->axis, &used->axis, &at))
+            return full(err, "resampling weights");
+        a->starts = at / 4;
+        a->weights = at / 2 + 2 * (uint32_t)a->n;
+    }
+    return 0;
+}
+
+static bool put_items(struct fl_jpeg_plan *plan, struct fl_gpu_jpeg_room *used, unsigned stage,
+                      uint32_t pic, uint32_t comp, uint32_t n, uint32_t step)
+{
+    uint32_t at;
+
+    if (!take(div_up(n, step), plan->room.items[stage], &used->items[stage], &at))
+        return false;
+    for (uint32_t i = 0; i < n; i += step)
+        plan->items[stage][at++] =
+            (struct fl_jpeg_item){ .pic = (uint16_t)pic, .comp = (uint16_t)comp, .first = i };
+    return true;
+}
+
+static bool put_work(struct fl_jpeg_plan *plan, struct fl_gpu_jpeg_room *used,
+                     const struct fl_jpeg_pic *p, uint32_t pic)
+{
+    bool fits = put_items(plan, used, 0, pic, 0, p->n_segments, FL_JPEG_GROUP) &&
+                put_items(plan, used, 2, pic, 0, p->tiles, 1);
+
+    for (unsigned c = 0; c < p->n_comp && fits; c++)
+        fits = put_items(plan, used, 1, pic, c, p->comp[c].bw * p->comp[c].bh, FL_JPEG_IDCT);
+    return fits;
+}
+
+/* ---- picture ---------------------------------------------------------------------------------- */
+
+static int check_crop(const struct fl_gpu_jpeg_header *h, const struct fl_crop *c, FlError *err)
+{
+    if (c->box.x < 0 || c->box.y < 0 || c->box.w < 1 || c->box.h < 1 ||
+        (int64_t)c->box.x + c->box.w > h->width || (int64_t)c->box.y + c->box.h > h->height)
+        return invalid(err, "the crop lies outside the picture");
+    if (c->rw < 1 || c->rh < 1 || c->rw > 65535 || c->rh > 65535 || c->window.x < 0 ||
+        c->window.y < 0 || c->window.w < 1 || c->window.h < 1 ||
+        (int64_t)c->window.x + c->window.w > c->rw || (int64_t)c->window.y + c->window.h > c->rh)
+        return invalid(err, "the crop's window lies outside the resized picture");
+    return 0;
+}
+
+static void put_tables(struct fl_jpeg_plan *plan, struct fl_jpeg_pic *p,
+                       const struct fl_gpu_jpeg_header *h)
+{
+    p->own_tables = plan->last != h;
+    if (p->own_tables)
+        plan->tables[plan->n_tables++] = h->tables;
+    p->tables = plan->n_tables - 1;
+    plan->last = h;
+}
+
+static void put_entries(struct fl_jpeg_plan *plan, struct fl_jpeg_pic *p,
+                        const struct fl_gpu_jpeg_picture *in)
+{
+    if (!in->entries)
+        return;
+    memcpy(plan->entries + plan->n_entries, in->entries, in->n_entries * sizeof(*in->entries));
+    p->entries = plan->n_entries + 1;
+    plan->n_entries += in->n_entries;
+}
+
+int fl_jpeg_plan_add(struct fl_jpeg_plan *plan, const struct fl_gpu_jpeg_picture *in, FlError *err)
+{
+    const struct fl_gpu_jpeg_header *const h = in->header;
+    struct fl_gpu_jpeg_room used = plan->used;
+    const uint32_t number = used.pics;
+    int rc;
+
+    if (number >= plan->room.pics || number >= 65535)
+        return full(err, "pictures");
+    struct fl_jpeg_pic *const p = &plan->pics[number];
+    memset(p, 0, sizeof(*p));
+    if ((rc = check_crop(h, &in->crop, err)))
+        return rc;
+
+    const int scale =
+        fl_resize_scale(in->crop.box.w, in->crop.box.h, in->crop.rw, in->crop.rh, in->exact);
+    p->src = (uint64_t)(uintptr_t)in->bytes;
+    p->length = in->length;
+    p->n_comp = plan->luma ? 1 : h->n_comp;
+    p->colour = h->colour;
+    if (plan->luma && h->colour == 3)
+        return fl_err_set(err, FL_ERR(ENOTSUP), FL_STAGE_DECODE,
+                          "the GPU does not decode JPEGs stored as RGB to grey");
+    if ((rc = plan_slice(p, in, err)) || (rc = plan_pixels(plan, p, in, scale, err)))
+        return rc;
+    plan_mcu(p, h);
+    for (unsigned c = 0; c < h->n_comp; c++)
+        if ((rc = plan_component(p, in, c, (uint32_t)scale, err)))
+            return rc;
+    if ((rc = take_memory(plan, &used, p, in, err)))
+        return rc;
+    if (!put_work(plan, &used, p, number))
+        return full(err, "thread blocks");
+
+    put_tables(plan, p, h);
+    put_entries(plan, p, in);
+    const uint32_t tile = 4 * p->cols_max * (p->rows_max + 2 * p->tile_h);
+    plan->tile_most = tile > plan->tile_most ? tile : plan->tile_most;
+    used.pics++;
+    plan->used = used;
+    return (int)number;
+}
