@@ -21,6 +21,7 @@
 #include <feedline/error.h>
 
 #include "rect.h"
+#include "jpeg/upsampling.h"
 
 #define FL_SLICE_GROUP_BYTES 4096 // least bytes of a row group, but for the last one of a picture
 #define FL_SLICE_HEADERS 2        // header strings of a picture
@@ -106,12 +107,9 @@ int fl_slice_blob_ids(const uint8_t *blob, size_t len, uint32_t ids[FL_SLICE_HEA
 
 /* A blob, unpacked and checked. Points into the blob. */
 struct fl_slice_table {
-    uint32_t width, height; // pixels
-    uint8_t n_components;   // 1 or 3
-    uint8_t h[3], v[3];     // sampling factors as stored; {1} and {1} for one component
-    uint8_t h_max, v_max;
-    uint32_t interval; // MCUs of a restart segment
-    uint32_t segments; // restart segments of an MCU row
+    struct fl_frame frame; // size and sampling; 1x1 for one component, whatever is stored
+    uint32_t interval;     // MCUs of a restart segment
+    uint32_t segments;     // restart segments of an MCU row
     uint32_t mcu_rows;
     uint32_t data_offset; // bytes of header before the first MCU row
     uint64_t data_length; // bytes of all MCU rows, EOI not included

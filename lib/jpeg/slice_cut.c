@@ -108,12 +108,13 @@ int fl_slice_header(const struct fl_slice_table *t, const struct fl_slice_range 
                     FlError *err)
 {
     const struct fl_slice_bytes a = headers[0], b = headers[1];
-    const size_t sof = fl_slice_sof_bytes(t->n_components), sos = 8 + 2 * (size_t)t->n_components;
+    const size_t sof = fl_slice_sof_bytes(t->frame.n_components),
+                 sos = 8 + 2 * (size_t)t->frame.n_components;
     uint8_t *p = out;
 
     if (a.len < 2 + sof || b.len < sos || a.data[a.len - sof] != 0xFF ||
         (a.data[a.len - sof + 1] & 0xFE) != FL_M_SOF0 ||
-        a.data[a.len - sof + 9] != t->n_components || b.data[b.len - sos] != 0xFF ||
+        a.data[a.len - sof + 9] != t->frame.n_components || b.data[b.len - sos] != 0xFF ||
         b.data[b.len - sos + 1] != FL_M_SOS)
         return no_header(err);
     memcpy(p, a.data, a.len);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jpeg/header.h"
+
 #define MAX_BLOCKS_IN_MCU 10 // of an interleaved scan
 
 uint32_t fl_slice_interval(uint32_t mcus, uint32_t mcu_width)
@@ -282,12 +284,15 @@ int fl_slicer_rewrite(struct fl_slicer *s, const void *src, size_t len,
                       const struct fl_slice_options *opt, struct fl_slice_result *r)
 {
     static const struct fl_slice_options defaults;
+    struct fl_jpeg_header header;
     bool written = false;
     FlError why;
     int err;
 
     *r = (struct fl_slice_result){ .status = FL_SLICE_KEPT, .data = src, .len = len };
     r->orientation = 1;
+    if (!fl_jpeg_parse(src, len, &header, NULL))
+        r->orientation = header.orientation;
     if (!opt)
         opt = &defaults;
     err = run_codec(s, src, len, opt, r, &written);

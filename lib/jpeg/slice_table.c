@@ -89,12 +89,12 @@ static bool read_frame(struct file *f, const uint8_t *seg, size_t len)
     if (f->sof || (n != 1 && n != 3) || len != fl_slice_sof_bytes(n) || seg[4] != 8)
         return false;
     f->sof = seg;
-    t->height = fl_be16(seg + 5);
-    t->width = fl_be16(seg + 7);
-    t->n_components = (uint8_t)n;
+    t->frame.height = fl_be16(seg + 5);
+    t->frame.width = fl_be16(seg + 7);
+    t->frame.n_components = (uint8_t)n;
     for (unsigned i = 0; i < n; i++) {
-        t->h[i] = n == 1 ? 1 : seg[11 + 3 * i] >> 4;
-        t->v[i] = n == 1 ? 1 : seg[11 + 3 * i] & 15;
+        t->frame.h[i] = n == 1 ? 1 : seg[11 + 3 * i] >> 4;
+        t->frame.v[i] = n == 1 ? 1 : seg[11 + 3 * i] & 15;
     }
     return true;
 }
@@ -112,8 +112,9 @@ static bool note_segment(struct file *f, const uint8_t *seg, size_t len, uint8_t
     case FL_M_SOS: // one scan, of everything
         f->sos = seg;
         f->scan = seg + len;
-        return f->sof && len == 8 + 2 * (size_t)f->t.n_components && seg[4] == f->t.n_components &&
-               seg[len - 3] == 0 && seg[len - 2] == 63 && seg[len - 1] == 0;
+        return f->sof && len == 8 + 2 * (size_t)f->t.frame.n_components &&
+               seg[4] == f->t.frame.n_components && seg[len - 3] == 0 && seg[len - 2] == 63 &&
+               seg[len - 1] == 0;
     case FL_M_DHT:
     case FL_M_DQT:
         return true;
@@ -127,17 +128,17 @@ static bool complete_table(struct fl_slice_table *t)
 {
     uint32_t mcus;
 
-    if (!t->width || !t->height || t->width > 65535 || t->height > 65535)
+    if (!t->frame.width || !t->frame.height || t->frame.width > 65535 || t->frame.height > 65535)
         return false;
-    t->h_max = t->v_max = 1;
-    for (int i = 0; i < t->n_components; i++) {
-        if (t->h[i] < 1 || t->h[i] > 4 || t->v[i] < 1 || t->v[i] > 4)
+    t->frame.h_max = t->frame.v_max = 1;
+    for (int i = 0; i < t->frame.n_components; i++) {
+        if (t->frame.h[i] < 1 || t->frame.h[i] > 4 || t->frame.v[i] < 1 || t->frame.v[i] > 4)
             return false;
-        t->h_max = t->h[i] > t->h_max ? t->h[i] : t->h_max;
-        t->v_max = t->v[i] > t->v_max ? t->v[i] : t->v_max;
+        t->frame.h_max = t->frame.h[i] > t->frame.h_max ? t->frame.h[i] : t->frame.h_max;
+        t->frame.v_max = t->frame.v[i] > t->frame.v_max ? t->frame.v[i] : t->frame.v_max;
     }
-    mcus = (t->width + 8u * t->h_max - 1) / (8u * t->h_max);
-    t->mcu_rows = (t->height + 8u * t->v_max - 1) / (8u * t->v_max);
+    mcus = (t->frame.width + 8u * t->frame.h_max - 1) / (8u * t->frame.h_max);
+    t->mcu_rows = (t->frame.height + 8u * t->frame.v_max - 1) / (8u * t->frame.v_max);
     if (!t->interval || t->interval > mcus || mcus % t->interval)
         return false;
     t->segments = mcus / t->interval;
@@ -199,8 +200,8 @@ static uint8_t *put_headers(struct file *f, uint8_t *out, struct fl_slice_parts 
         out = append(out, jfif, sizeof(jfif));
     walk(f, put_adobe, &out);
     walk(f, put_quantisation, &out);
-    out = append(out, f->sof, fl_slice_sof_bytes(f->t.n_components));
-    memset(out - fl_slice_sof_bytes(f->t.n_components) + 5, 0, 4);
+    out = append(out, f->sof, fl_slice_sof_bytes(f->t.frame.n_components));
+    memset(out - fl_slice_sof_bytes(f->t.frame.n_components) + 5, 0, 4);
     second = out;
     walk(f, put_huffman, &out);
     out = append(out, f->sos, (size_t)(f->scan - f->sos));
@@ -262,11 +263,11 @@ static uint8_t *put_fixed(const struct fl_slice_table *t, uint8_t *out)
     memset(out, 0, 4 * FL_SLICE_HEADERS);
     out += 4 * FL_SLICE_HEADERS;
     *out++ = VERSION;
-    *out++ = t->n_components;
-    for (int i = 0; i < t->n_components; i++)
-        *out++ = (uint8_t)(t->h[i] << 4 | t->v[i]);
-    out = fl_slice_put_varint(out, t->width);
-    out = fl_slice_put_varint(out, t->height);
+    *out++ = t->frame.n_components;
+    for (int i = 0; i < t->frame.n_components; i++)
+        *out++ = (uint8_t)(t->frame.h[i] << 4 | t->frame.v[i]);
+    out = fl_slice_put_varint(out, t->frame.width);
+    out = fl_slice_put_varint(out, t->frame.height);
     out = fl_slice_put_varint(out, t->interval);
     out = fl_slice_put_varint(out, t->data_offset);
     return fl_slice_put_varint(out, t->n_groups);
@@ -359,18 +360,18 @@ int fl_slice_table_unpack(struct fl_slice_table *t, const uint8_t *blob, size_t 
     if (fl_slice_blob_ids(blob, len, t->header_ids))
         return FL_ERR(EBADMSG);
     p += 4 * FL_SLICE_HEADERS;
-    t->n_components = p[1];
-    if (p[0] != VERSION || (t->n_components != 1 && t->n_components != 3))
+    t->frame.n_components = p[1];
+    if (p[0] != VERSION || (t->frame.n_components != 1 && t->frame.n_components != 3))
         return FL_ERR(EBADMSG);
     p += 2;
-    if (end - p < t->n_components)
+    if (end - p < t->frame.n_components)
         return FL_ERR(EBADMSG);
-    for (int i = 0; i < t->n_components; i++, p++) {
-        t->h[i] = *p >> 4;
-        t->v[i] = *p & 15;
+    for (int i = 0; i < t->frame.n_components; i++, p++) {
+        t->frame.h[i] = *p >> 4;
+        t->frame.v[i] = *p & 15;
     }
-    p = get_u32(p, end, &t->width);
-    p = get_u32(p, end, &t->height);
+    p = get_u32(p, end, &t->frame.width);
+    p = get_u32(p, end, &t->frame.height);
     p = get_u32(p, end, &t->interval);
     p = get_u32(p, end, &t->data_offset);
     p = get_u32(p, end, &t->n_groups);

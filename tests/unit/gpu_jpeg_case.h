@@ -221,8 +221,8 @@ static inline bool case_slice(struct case_picture *p, struct fl_slicer *slicer, 
             fprintf(stderr, "header %d: %s\n", i, err.message);
             return false;
         }
-    if (fl_gpu_jpeg_header_finish(&p->header, p->table.width, p->table.height, p->table.interval,
-                                  &err)) {
+    if (fl_gpu_jpeg_header_finish(&p->header, p->table.frame.width, p->table.frame.height,
+                                  p->table.interval, &err)) {
         fprintf(stderr, "header: %s\n", err.message);
         return false;
     }

@@ -77,7 +77,8 @@ static uint32_t compare(const struct case_picture *p, const struct fl_crop *crop
         T_OK(same);
         if (!same)
             fprintf(stderr, "%s: scale %d, box %d %d %d %d of %u x %u\n", what, scale, crop->box.x,
-                    crop->box.y, crop->box.w, crop->box.h, p->table.width, p->table.height);
+                    crop->box.y, crop->box.w, crop->box.h, p->table.frame.width,
+                    p->table.frame.height);
         free(pixels);
         decode_on_cpu(p, crop, exact, orientation, channels, want, w);
         T_OK(!memcmp(got, want, size));

@@ -73,7 +73,7 @@ static void check_box(const struct loaded *l, const struct pixels *full, struct 
                         (size_t)(x1 - x0) * c) != 0;
     if (wrong)
         fprintf(stderr, "scale %d box %d,%d %dx%d of %ux%u\n", scale, box.x, box.y, box.w, box.h,
-                l->table.width, l->table.height);
+                l->table.frame.width, l->table.frame.height);
     T_EQ(wrong, 0);
     free(part.data);
     free(cut);
@@ -96,7 +96,7 @@ static void check_picture(const struct loaded *l, unsigned boxes, struct fl_rng 
     for (int scale = 8; scale; scale /= 2) {
         struct pixels full;
         T_OK(decode(l->file, l->len, scale, &full));
-        const int w = (int)l->table.width, h = (int)l->table.height;
+        const int w = (int)l->table.frame.width, h = (int)l->table.frame.height;
         check_box(l, &full, (struct fl_rect){ 0, 0, w, h }, scale);
         for (unsigned i = 0; i < boxes; i++)
             check_box(l, &full, draw(rng, w, h), scale);
@@ -292,7 +292,8 @@ static void mutated_blobs(void)
                 headers[h] = (struct fl_slice_bytes){ head[h], parts.headers[h].len };
                 memcpy(head[h], parts.headers[h].data, parts.headers[h].len);
             }
-            T_EQ(fl_slice_range(&t, draw(&rng, (int)t.width, (int)t.height), 8, &range), 0);
+            T_EQ(fl_slice_range(&t, draw(&rng, (int)t.frame.width, (int)t.frame.height), 8, &range),
+                 0);
             if (range.length <= len) {
                 const size_t cap = fl_slice_cut_bytes(&range, headers);
                 uint8_t *cut = malloc(cap), *bytes = malloc((size_t)range.length);
@@ -372,7 +373,7 @@ static void folder(const char *name, unsigned every, unsigned boxes, unsigned *n
             ++*n;
             if (load(data, len, &opt, &l)) {
                 ++*sliced;
-                if (l.table.width * l.table.height < 2000000)
+                if (l.table.frame.width * l.table.frame.height < 2000000)
                     check_picture(&l, boxes, &rng);
             }
         }
