@@ -3,9 +3,10 @@
 """What a machine can check of the house rules.
 
     lint.py includes        who includes what: includes.txt
+    lint.py map [--fix]     lib/README.md has every room of includes.txt, and the same last column
     lint.py sizes           lines of files and functions
     lint.py words           words that mark unfinished work, tabs, SPDX lines
-    lint.py docs            each public function stands below a comment
+    lint.py docs            public functions have comments, settings.md has all settings, links lead somewhere
     lint.py symbols LIB ... exported names of the library, external names of the objects
 
 Prints one line for each violation and ends with 1 if there was one, 0 otherwise.
@@ -121,6 +122,32 @@ def includes():
     return [b for b in bad if b]
 
 
+def map_cell(allowed):
+    return " ".join(a.removeprefix("lib/") or "lib/" for a in allowed if a != "lib/base/")
+
+
+def check_map():
+    """Compares the rooms of lib/README.md with those of includes.txt; --fix writes the last column anew."""
+    rooms = {p: map_cell(a) for p, a in read_table()[0] if p.startswith(("lib/", "decoders/"))}
+    bad, seen, out = [], set(), []
+    for number, line in enumerate(lines_of("lib/README.md"), 1):
+        m = re.match(r"\| `((?:lib|decoders)/[^`]*)` \| ([^|]*) \|([^|]*)\|$", line)
+        if m:
+            room, cell = m.group(1), m.group(3).strip()
+            seen.add(room)
+            if room not in rooms:
+                bad.append(f"lib/README.md:{number}: {room} is not in tests/lint/includes.txt")
+            elif cell != rooms[room]:
+                if "--fix" not in sys.argv:
+                    bad.append(f"lib/README.md:{number}: {room} may include \"{rooms[room]}\" (lint.py map --fix)")
+                line = f"| `{room}` | {m.group(2)} | {rooms[room]} |"
+        out.append(line)
+    if "--fix" in sys.argv:
+        with open(os.path.join(ROOT, "lib/README.md"), "w", encoding="utf-8") as f:
+            f.write("\n".join(out))
+    return bad + [f"lib/README.md: {room} is missing" for room in rooms if room not in seen]
+
+
 def sizes():
     bad = []
     for path in files(".c", ".h", ".cu", ".cuh", ".py", ".sh"):
@@ -157,6 +184,10 @@ def words():
 
 
 def docs():
+    return undocumented_functions() + missing_settings() + broken_links()
+
+
+def undocumented_functions():
     bad = []
     for path in files(".h"):
         above = ""
@@ -164,6 +195,40 @@ def docs():
             if path.startswith("include/") and line.startswith("FL_API") and not above.endswith(("*/", ";")):
                 bad.append(f"{path}:{number}: a public function without a comment above it")
             above = line.rstrip()
+    return bad
+
+
+def members(header, struct):
+    text = "\n".join(lines_of(header))
+    body = text[text.index(f"typedef struct {struct} {{"):text.index(f"}} {struct};")]
+    body = re.sub(r"/\*.*?\*/|//.*", "", body)
+    found = []
+    for declaration in body.split("{", 1)[1].split(";"):
+        found += re.findall(r"(\w+)(?:\[[^\]]*\])*\s*(?:,|$)", declaration.strip())
+    return found
+
+
+def missing_settings():
+    settings = "\n".join(lines_of("docs/settings.md"))
+    plain = {"struct_size", "log", "log_cookie", "progress", "progress_cookie", "n_columns", "columns"}
+    return [f"docs/settings.md: `{name}` of {struct} is missing"
+            for header, struct in (("include/feedline/config.h", "FlConfig"), ("include/feedline/config.h", "FlImage"),
+                                   ("include/feedline/dataset.h", "FlDatasetOptions"))
+            for name in members(header, struct) if name not in plain and f"`{name}`" not in settings]
+
+
+def broken_links():
+    bad = []
+    pages = ["README.md", "CHANGELOG.md"] + [os.path.join(d, n) for d in ("docs", "lib", "bench", "bench/peers", "python")
+                                             for n in sorted(os.listdir(os.path.join(ROOT, d))
+                                                             if os.path.isdir(os.path.join(ROOT, d)) else [])
+                                             if n.endswith(".md")]
+    for page in pages:
+        for number, line in enumerate(lines_of(page), 1):
+            for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", line):
+                if not target.startswith(("http:", "https:")) and not os.path.exists(
+                        os.path.join(ROOT, os.path.dirname(page), target)):
+                    bad.append(f"{page}:{number}: the link to {target} leads nowhere")
     return bad
 
 
@@ -189,8 +254,8 @@ def symbols(paths):
 
 
 def main():
-    commands = {"includes": includes, "sizes": sizes, "words": words, "docs": docs}
-    if len(sys.argv) == 2 and sys.argv[1] in commands:
+    commands = {"includes": includes, "map": check_map, "sizes": sizes, "words": words, "docs": docs}
+    if sys.argv[1:2] and sys.argv[1] in commands and sys.argv[2:] in ([], ["--fix"]):
         bad = commands[sys.argv[1]]()
     elif len(sys.argv) > 2 and sys.argv[1] == "symbols":
         bad = symbols(sys.argv[2:])
