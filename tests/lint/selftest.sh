@@ -75,12 +75,12 @@ printf '| `lib/plan*` | plans | base |\n' >"$work/lib/README.md"
 expect map 'lib/plan* may include ""'
 expect map 'lib/jpeg/* is missing'
 
-file include/feedline/a.h 'FL_API int fl_a(void);'
+file include/feedline/a.h '#include <stdint.h>' 'FL_API int fl_a(void);'
 touch "$work"/{README,CHANGELOG}.md "$work/docs/settings.md"
 printf 'typedef struct FlConfig {\n int a, b[3];\n} FlConfig;\ntypedef struct FlImage {\n} FlImage;\n' >"$work/include/feedline/config.h"
 printf 'typedef struct FlDatasetOptions {\n} FlDatasetOptions;\n' >"$work/include/feedline/dataset.h"
 printf '[x](nowhere.md)\n' >"$work/README.md"
-expect docs 'a.h:2: a public function without a comment'
+expect docs 'a.h:3: a public function without a comment'
 expect docs '`b` of FlConfig is missing'
 expect docs 'README.md:1: the link to nowhere.md'
 
