@@ -5,7 +5,8 @@ the other in turns because the rate of a drive drifts. Prints the median of each
 
     stage_read_fio.py --bench build/bench/stage_read [--rounds N] [--case NAME ...] [--sizes LIST] FILE...
 
-fio runs with io_uring, registered files and buffers and without its own clock readings: its fastest form.
+fio runs with io_uring, registered files and buffers and without its own clock readings; --huge puts its buffers
+into huge pages as well, its fastest form.
 """
 import argparse
 import json
@@ -23,11 +24,13 @@ CASES = {  # name: (block, fio's rw, bytes of a run)
 }
 
 
-def fio(files, depth, rw, bs, megabytes):
+def fio(files, depth, rw, bs, megabytes, huge):
     cmd = ["fio", "--name=peer", f"--filename={':'.join(files)}", f"--rw={rw}", f"--io_size={megabytes}M",
            "--ioengine=io_uring", "--direct=1", "--fixedbufs=1", "--registerfiles=1", f"--iodepth={depth}",
            "--thread=1", "--gtod_reduce=1", "--file_service_type=random" if rw == "randread" else "--file_service_type=sequential",
            "--randrepeat=0", "--norandommap=1", "--readonly", "--output-format=json"] + bs
+    if huge:
+        cmd += ["--mem=shmhuge", "--hugepage-size=2m"]
     out = subprocess.run(cmd, check=True, capture_output=True, text=True).stdout
     job = json.loads(out[out.index("{"):])["jobs"][0]
     seconds = job["read"]["runtime"] / 1000
@@ -65,6 +68,8 @@ def main():
     p.add_argument("--depth", type=int, default=64)
     p.add_argument("--case", action="append", choices=[*CASES, "photos"])
     p.add_argument("--sizes", help="list of sample sizes, one a line: adds the case `photos`, shuffled")
+    p.add_argument("--huge", action="store_true",
+                   help="fio's buffers in huge pages too, as feedline's are (wants vm.nr_hugepages >= 40)")
     p.add_argument("--extra", default="", help="more options for stage_read")
     p.add_argument("files", nargs="+")
     a = p.parse_args()
@@ -85,7 +90,7 @@ def main():
                     order = "seq" if rw == "read" else "random"
                     runs[1].append(ours(a.bench, a.files, a.depth, order, args + a.extra.split(), megabytes))
                 else:
-                    runs[0].append(fio(a.files, a.depth, rw, bs, megabytes))
+                    runs[0].append(fio(a.files, a.depth, rw, bs, megabytes, a.huge))
         row(name, *runs)
     return 0
 

@@ -220,8 +220,9 @@ int fl_ring_open(struct fl_ring *a, size_t bytes, int node, struct fl_budget *bu
         fl_budget_give(budget, table);
         return err;
     }
+    a->lap = a->slab.bytes / 4;
     for (uint32_t i = 0; i < a->n_blocks; i++)
-        a->blocks[i].arena = a;
+        a->blocks[i].ring = a;
     ASAN_POISON_MEMORY_REGION(a->slab.base, a->slab.bytes);
     return 0;
 }
@@ -237,45 +238,62 @@ void fl_ring_close(struct fl_ring *a)
     a->blocks = NULL;
 }
 
-/* Where a block of `bytes` would begin, from head on; the caller checks the room. */
-static size_t place(const struct fl_ring *a, size_t bytes, size_t align)
+/* Where a block of `bytes` would begin at `from` or behind it. */
+static size_t place(size_t from, size_t bytes, size_t align)
 {
-    size_t pos = (a->head + align - 1) & ~(align - 1);
+    const size_t pos = (from + align - 1) & ~(align - 1);
 
     // A registered buffer ends at each piece; a block across the border could use neither.
     if (bytes <= FL_PIECE_BYTES && pos / FL_PIECE_BYTES != (pos + bytes - 1) / FL_PIECE_BYTES)
-        pos = (pos + bytes - 1) / FL_PIECE_BYTES * FL_PIECE_BYTES;
-    return pos + bytes <= a->slab.bytes ? pos : a->slab.bytes; // the end: begin again at 0
+        return (pos + bytes - 1) / FL_PIECE_BYTES * FL_PIECE_BYTES;
+    return pos;
+}
+
+/* Finds the place of the next block and moves to the next lap if it lies there. False: no room. */
+static bool find_room(struct fl_ring *a, size_t bytes, size_t align, size_t *begin, size_t *pos)
+{
+    *begin = a->head;
+    *pos = place(a->head, bytes, align);
+    if (a->wrapped)
+        return *pos + bytes <= a->tail;
+    // Most of the lap is idle: its front, used a moment ago, is still in the caches.
+    const bool fits = *pos + bytes <= a->slab.bytes;
+    const bool early = *pos + bytes > a->lap && a->tail >= a->lap / 2;
+    if (fits && !early)
+        return true;
+    if (bytes <= a->tail) {
+        *begin = *pos = 0;
+        a->wrapped = true;
+        return true;
+    }
+    return fits;
 }
 
 struct fl_block *fl_ring_alloc(struct fl_ring *a, size_t bytes, size_t align)
 {
-    size_t skipped = 0, pos = 0;
+    size_t begin, pos;
 
     if (a->count == a->n_blocks || bytes > a->slab.bytes)
         return NULL;
-    if (!a->count)
-        a->head = 0;
-    if (bytes) {
-        pos = place(a, bytes, align);
-        skipped = pos - a->head;
-        if (pos == a->slab.bytes)
-            pos = 0;
-        if (skipped + bytes > a->slab.bytes - a->used)
-            return NULL;
+    if (!a->count) {
+        a->head = a->tail = 0;
+        a->wrapped = false;
     }
+    begin = pos = a->head;
+    if (bytes && !find_room(a, bytes, align, &begin, &pos))
+        return NULL;
     struct fl_block *b = &a->blocks[(a->first + a->count) & (a->n_blocks - 1)];
     b->data = a->slab.base + pos;
     b->bytes = bytes;
-    b->ring_bytes = skipped + bytes;
+    b->begin = begin;
+    b->ring_bytes = pos - begin + bytes;
     atomic_store_explicit(&b->refs, 1, memory_order_relaxed);
     a->count++;
     a->allocated += b->ring_bytes + BLOCK_WEIGHT;
-    if (bytes) {
-        a->head = pos + bytes;
-        a->used += b->ring_bytes;
+    a->head = pos + bytes;
+    a->used += b->ring_bytes;
+    if (bytes)
         ASAN_UNPOISON_MEMORY_REGION(b->data, bytes);
-    }
     if (a->used > a->high_water)
         a->high_water = a->used;
     return b;
@@ -283,10 +301,10 @@ struct fl_block *fl_ring_alloc(struct fl_ring *a, size_t bytes, size_t align)
 
 bool fl_ring_grow(struct fl_ring *a, struct fl_block *b, size_t bytes)
 {
-    const size_t begin = (size_t)(b->data - a->slab.base), more = bytes - b->bytes;
+    const size_t at = (size_t)(b->data - a->slab.base), more = bytes - b->bytes;
 
-    if (a->used + more > a->slab.bytes || begin + bytes > a->slab.bytes ||
-        begin / FL_PIECE_BYTES != (begin + bytes - 1) / FL_PIECE_BYTES)
+    if (at + bytes > (a->wrapped ? a->tail : a->slab.bytes) ||
+        at / FL_PIECE_BYTES != (at + bytes - 1) / FL_PIECE_BYTES)
         return false;
     ASAN_UNPOISON_MEMORY_REGION(b->data + b->bytes, more);
     b->bytes = bytes;
@@ -306,6 +324,7 @@ struct fl_ring_mark fl_ring_mark(const struct fl_ring *a)
     return (struct fl_ring_mark){ .count = a->count,
                                   .head = a->head,
                                   .used = a->used,
+                                  .wrapped = a->wrapped,
                                   .last_bytes = last->bytes,
                                   .last_ring_bytes = last->ring_bytes,
                                   .allocated = a->allocated };
@@ -324,6 +343,7 @@ void fl_ring_undo(struct fl_ring *a, const struct fl_ring_mark *m)
     }
     a->head = m->head;
     a->used = m->used;
+    a->wrapped = m->wrapped;
     a->allocated = m->allocated;
 }
 
@@ -338,7 +358,12 @@ void fl_ring_reclaim(struct fl_ring *a)
         ASAN_POISON_MEMORY_REGION(b->data, b->bytes);
         a->used -= b->ring_bytes;
         a->first = (a->first + 1) & (a->n_blocks - 1);
-        a->count--;
+        if (!--a->count)
+            return; // the next block begins at the front
+        const size_t next = a->blocks[a->first].begin;
+        if (next < a->tail)
+            a->wrapped = false;
+        a->tail = next;
     }
 }
 
@@ -363,7 +388,7 @@ void fl_block_put(struct fl_block *b)
     if (!b)
         return;
     // Before the count falls: afterwards the block may be another one's.
-    struct fl_ring *a = b->arena;
+    struct fl_ring *a = b->ring;
     const uint64_t weight = b->ring_bytes + BLOCK_WEIGHT;
     // Release: this holder's reads of the bytes come before their reuse (fl_ring_reclaim).
     if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory: slabs made at open, the budget that they count against, and the read arena on top of one.
  *
- *   slab    page-aligned anonymous memory: huge pages asked for, populated, not inherited by
- * children arena   one slab used as a ring of blocks of any size
+ *   slab    page-aligned anonymous memory: huge pages asked for, populated, not inherited by children
+ *   ring    the read arena: one slab, used as a ring of blocks of any size
  *
- *        tail                             head
- *   ......[block][block, free][block][block]...........[skipped: too short for the next block]
- *         ^ reclaimed in order by the owner, once free   ^ allocated in order by the owner
+ *            tail                             head              lap            end of the slab
+ *   .........[block][block, free][block][block]..................|.................|
+ *            ^ reclaimed in order by the owner, once free         ^ where the next lap begins if most of
+ *                                          ^ allocated in order     the ring is idle: what is touched stays in the caches
  *
- * A ring has bounded bytes, takes any size up to the whole of it, and cannot fragment. The price: a
- * block that is held long holds up the reuse of those behind it; samples are worked on nearly in
- * order, so it is small. */
+ * A ring has bounded bytes, takes any size up to the whole of it, and cannot fragment. The price: a block that
+ * is held long holds up the reuse of those behind it; samples are worked on nearly in order, so it is small. */
 #ifndef FL_BUFFER_H
 #define FL_BUFFER_H
 
@@ -57,22 +57,24 @@ struct fl_block {
     _Atomic uint32_t refs; // 0: free, waiting to be reclaimed
     uint8_t *data;
     size_t bytes;      // usable from data on
-    size_t ring_bytes; // taken from the ring: bytes and what was skipped before data
-    struct fl_ring *arena;
+    size_t begin;      // where its part of the ring begins: data, or what was skipped to align it
+    size_t ring_bytes; // bytes and what was skipped
+    struct fl_ring *ring;
 };
 
 /* One owner thread allocates, grows, undoes and reclaims; fl_block_put() from any thread. No lock.
  */
 struct fl_ring {
     struct fl_slab slab;
-    struct fl_block *blocks; // ring of descriptors, in allocation order
-    uint32_t n_blocks;       // a power of two
-    uint32_t first, count;   // descriptors in use: first .. first + count - 1
-    size_t head, used;       // bytes: where the next block begins; in use, skipped ones included
-    size_t high_water;
-    uint64_t allocated; // weight ever allocated, see freed
-    _Atomic uint64_t
-        freed; // weight ever freed: ring bytes of blocks whose last holder left, and 64 each
+    struct fl_block *blocks;  // ring of descriptors, in allocation order
+    uint32_t n_blocks;        // a power of two
+    uint32_t first, count;    // descriptors in use: first .. first + count - 1
+    size_t head, tail;        // where the next block begins; where the oldest one does
+    size_t lap;               // preferred end of the ring
+    bool wrapped;             // head is in the lap after tail's
+    size_t used, high_water;  // bytes in use, skipped ones included; most at one time
+    uint64_t allocated;       // weight ever allocated, see freed
+    _Atomic uint64_t freed;   // weight of all blocks whose last holder left: ring_bytes and 64 each
     _Atomic uint64_t wake_at; // value of freed at which wake() is due; UINT64_MAX: nobody waits
     void (*wake)(void *ctx);  // called by the thread that freed the block; any thread
     void *wake_ctx;
@@ -82,6 +84,7 @@ struct fl_ring {
 struct fl_ring_mark {
     uint32_t count;
     size_t head, used;
+    bool wrapped;
     size_t last_bytes, last_ring_bytes; // of the newest block, which may have grown
     uint64_t allocated;
 };
