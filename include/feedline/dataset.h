@@ -15,15 +15,18 @@ typedef struct FlDataset FlDataset;
 
 /** What to do about an index that is missing or does not fit its containers. */
 typedef enum FlIndexMode {
-    FL_INDEX_AUTO = 0, ///< build it if missing, rebuild it if stale; in memory if the folder is read-only
-    FL_INDEX_REQUIRE,  ///< FL_ERR(ENOENT) if missing, FL_ERR(ESTALE) if stale
+    /** Build it if missing, rebuild it if stale or damaged; in memory if the folder cannot be written.
+     * What the sharder made is never replaced like this, because it holds more than can be found again:
+     * then as FL_INDEX_REQUIRE, and fl_index_build() makes a plain index. */
+    FL_INDEX_AUTO = 0,
+    FL_INDEX_REQUIRE, ///< FL_ERR(ENOENT) if missing, FL_ERR(ESTALE) if stale, FL_ERR(EBADMSG) if damaged
 } FlIndexMode;
 
 /** How to open a dataset. Start from FL_DATASET_OPTIONS_DEFAULT. */
 typedef struct FlDatasetOptions {
     size_t struct_size;    ///< sizeof(FlDatasetOptions); FL_DATASET_OPTIONS_DEFAULT sets it
     FlIndexMode index;     ///< default FL_INDEX_AUTO
-    const char *index_path;///< file to use or write; NULL: `index.fli` in the dataset's folder
+    const char *index_path;///< file to use or write; NULL: `index.fli` in the dataset's folder, `X.tar.fli` beside X.tar
     uint64_t index_cache;  ///< bytes of index kept in memory; 0: the whole index, at most 256 MiB
     const char *const *classes; ///< class folders only: the class list, in label order; NULL: the sorted folder names
     size_t n_classes;
@@ -33,6 +36,7 @@ typedef struct FlDatasetOptions {
     void *log_cookie;
     FlProgressFn progress;    ///< while an index is built; may be NULL
     void *progress_cookie;
+    int32_t n_threads;        ///< for building an index; 0: four for each processor that the process may use
 } FlDatasetOptions;
 
 #define FL_DATASET_OPTIONS_DEFAULT { .struct_size = sizeof(FlDatasetOptions) }
@@ -90,7 +94,13 @@ extern "C" {
 #endif
 
 /**
- * Open a folder of tar shards, one tar file, or a folder of class folders.
+ * Open a folder of tar shards (PATH/\*.tar, in byte order of their names), one tar file, or class folders
+ * (PATH/CLASS/.../picture.jpg: fields "jpg" and "cls"). Pictures directly in PATH, with no class folder
+ * beside them, are a dataset without labels.
+ *
+ * In tar archives the first dot of a member's last path part ends the key of its sample; the rest, in
+ * lower case, names the field. Members of a sample must stand together. Fields whose last part is cls, class,
+ * label, index, count or id and whose content is a decimal integer in every sample become FL_FIELD_INT.
  *
  * @param out  Receives the dataset; untouched on error.
  * @param path Folder or tar file.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a member's name becomes a sample's key and a field. The one rule, used by the tar reader and
- * by the sharder: the first dot of the last path part ends the key; what follows it is the field's
- * name, lower-cased (ASCII). "train/a.b/cat.seg.PNG" is key "train/a.b/cat", field "seg.png". A dot
- * that begins the last part does not count as one that ends a key, so ".hidden" has no field. */
+/* How a member's name becomes a sample's key and a field. The one rule, used by the tar reader and by
+ * the sharder: the first dot of the last path part ends the key; what follows it is the field's name,
+ * lower-cased (ASCII). "train/a.b/cat.seg.PNG" is key "train/a.b/cat", field "seg.png". Dots that begin
+ * the last part belong to the key: ".hidden.jpg" is key ".hidden", field "jpg"; ".hidden" has no field. */
 #ifndef FL_FORMATS_NAME_H
 #define FL_FORMATS_NAME_H
 
@@ -15,11 +15,14 @@
  * name has no field part; FL_ERR(E2BIG): the field's name does not fit. Sets no message. */
 int fl_name_split(const char *name, size_t len, size_t *key_len, char field[FL_FIELD_NAME_MAX]);
 
-/* A sidecar file of a desktop system: `._x`, `.DS_Store`, `__MACOSX/`, `Thumbs.db`, `desktop.ini`.
- */
+/* Is one part of the path a sidecar of a desktop system: `._x`, `.DS_Store`, `__MACOSX`, `Thumbs.db`,
+ * `desktop.ini`, `@eaDir`, ...? */
 bool fl_name_is_sidecar(const char *name, size_t len);
 
-/* Does a field of this name hold pictures to look at: its last part is jpg, jpeg, ...? */
+/* A member about the archive itself, by the rule of WebDataset: its first path part is `__...__`. */
+bool fl_name_is_meta(const char *name, size_t len);
+
+/* May a field of this name hold pictures: its last part is jpg, jpeg, png, ...? The content decides. */
 bool fl_name_is_image(const char *field);
 
 /* Does a field of this name hold an integer, if its content is one: last part cls, class, label,
