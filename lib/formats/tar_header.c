@@ -124,7 +124,7 @@ static bool decimal(const uint8_t *s, const uint8_t *end, uint64_t *value)
     if (s == end)
         return false;
     for (; s < end; s++) {
-        if (*s < '0' || *s > '9' || v > (INT64_MAX - 9) / 10)
+        if (*s < '0' || *s > '9' || v > (uint64_t)(INT64_MAX - (*s - '0')) / 10)
             return false;
         v = v * 10 + (uint64_t)(*s - '0');
     }

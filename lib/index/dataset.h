@@ -19,6 +19,15 @@ const struct fl_index *fl_dataset_index(const FlDataset *ds);
 /* Folder that container paths are relative to. */
 const char *fl_dataset_root(const FlDataset *ds);
 
+/* As the user gave it. */
+const char *fl_dataset_path(const FlDataset *ds);
+
+/* Sidecar files count as data. */
+bool fl_dataset_keeps_sidecars(const FlDataset *ds);
+
+/* 0, or FL_ERR(EBADMSG) with a sentence: the folder is the unfinished output of the sharder. */
+int fl_dataset_check_finished(const char *root);
+
 /* Path with which a container can be opened. Returns its length, FL_ERR(E2BIG) if it does not fit;
  * any thread. */
 int fl_dataset_container_path(const FlDataset *ds, uint32_t id, char *buf, size_t size);

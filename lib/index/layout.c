@@ -31,6 +31,7 @@ struct layout {
     const void *data[MAX_PIECES];
     struct fl_index_schema schema[FL_INDEX_MAX_FIELDS];
     struct fl_bytes field_names;
+    int n_fields;                         // that are written
     int order[FL_INDEX_MAX_FIELDS];       // field numbers of the file -> of the writer
     int32_t *narrow[FL_INDEX_MAX_FIELDS]; // 32-bit columns
 };
@@ -134,14 +135,21 @@ static int pad_field(struct fl_writer_field *f, int64_t n)
 }
 
 /* Field numbers in name order: what a field is called must not depend on which sample came first. */
-static void sort_fields(const struct fl_index_writer *w, int *order)
+static int sort_fields(const struct fl_index_writer *w, struct layout *l)
 {
     for (int i = 0; i < w->n_fields; i++) {
-        int at = i;
-        for (; at > 0 && strcmp(w->fields[order[at - 1]].name, w->fields[i].name) > 0; at--)
-            order[at] = order[at - 1];
-        order[at] = i;
+        int at = l->n_fields;
+        if (w->fields[i].dropped)
+            continue;
+        for (; at > 0 && strcmp(w->fields[l->order[at - 1]].name, w->fields[i].name) > 0; at--)
+            l->order[at] = l->order[at - 1];
+        l->order[at] = i;
+        l->n_fields++;
+        if (at && !strcmp(w->fields[l->order[at - 1]].name, w->fields[i].name))
+            return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN,
+                          "index: field \"%s\" has both bytes and integers", w->fields[i].name);
     }
+    return 0;
 }
 
 static int add_ints(struct layout *l, const struct fl_writer_field *f, int number)
@@ -182,8 +190,9 @@ static int lay_out(struct layout *l, struct fl_index_writer *w)
 {
     int err;
 
-    sort_fields(w, l->order);
-    for (int i = 0; i < w->n_fields; i++) {
+    if ((err = sort_fields(w, l)))
+        return err;
+    for (int i = 0; i < l->n_fields; i++) {
         struct fl_writer_field *f = &w->fields[l->order[i]];
         l->schema[i] = (struct fl_index_schema){
             .name = (uint32_t)l->field_names.len,
@@ -201,11 +210,11 @@ static int lay_out(struct layout *l, struct fl_index_writer *w)
             return err;
     }
     add(l, FL_SEC_SCHEMA, FL_SECTION_NO_FIELD, sizeof(l->schema[0]), l->schema,
-        (size_t)w->n_fields * sizeof(l->schema[0]));
+        (size_t)l->n_fields * sizeof(l->schema[0]));
     add(l, FL_SEC_SCHEMA_NAMES, FL_SECTION_NO_FIELD, 1, l->field_names.data, l->field_names.len);
     if (w->classes.offsets.len)
         add_blobs(l, FL_SEC_CLASS_OFFSETS, FL_SECTION_NO_FIELD, &w->classes);
-    for (int i = 0; i < w->n_fields; i++)
+    for (int i = 0; i < l->n_fields; i++)
         if ((err = add_field(l, &w->fields[l->order[i]], i)))
             return err;
     add(l, FL_SEC_CONTAINERS, FL_SECTION_NO_FIELD, sizeof(struct fl_index_file), w->containers.data,
@@ -235,10 +244,10 @@ static int lay_out(struct layout *l, struct fl_index_writer *w)
 static uint64_t fingerprint(const struct fl_index_writer *w, const struct layout *l)
 {
     const struct fl_index_file *file = (const struct fl_index_file *)w->containers.data;
-    const uint64_t head[3] = { (uint64_t)w->kind, (uint64_t)w->n_samples, (uint64_t)w->n_fields };
+    const uint64_t head[3] = { (uint64_t)w->kind, (uint64_t)w->n_samples, (uint64_t)l->n_fields };
     uint64_t h = fl_hash64(head, sizeof(head), 0);
 
-    for (int i = 0; i < w->n_fields; i++) {
+    for (int i = 0; i < l->n_fields; i++) {
         const struct fl_writer_field *f = &w->fields[l->order[i]];
         h = fl_hash64(f->name, sizeof(f->name), h + (uint64_t)f->kind);
         h = fl_hash64(f->spans.data, f->spans.len, h);

@@ -60,8 +60,8 @@ void fl_index_writer_free(struct fl_index_writer **wp)
 int fl_index_writer_field(struct fl_index_writer *w, const char *name, FlFieldKind kind)
 {
     for (int i = 0; i < w->n_fields; i++)
-        if (!strcmp(w->fields[i].name, name))
-            return w->fields[i].kind == kind ? i : invalid("two kinds of values for field", name);
+        if (!strcmp(w->fields[i].name, name) && w->fields[i].kind == kind)
+            return i;
     if (!*name || strlen(name) >= sizeof(w->fields[0].name))
         return invalid("a field's name must have 1 to 63 bytes, not", name);
     if (w->n_fields == FL_INDEX_MAX_FIELDS)
@@ -74,6 +74,15 @@ int fl_index_writer_field(struct fl_index_writer *w, const char *name, FlFieldKi
     strcpy(f->name, name);
     f->kind = kind;
     return w->n_fields++;
+}
+
+void fl_index_writer_drop(struct fl_index_writer *w, int field)
+{
+    struct fl_writer_field *f = &w->fields[field];
+
+    f->dropped = true;
+    fl_bytes_free(&f->spans);
+    fl_bytes_free(&f->ints);
 }
 
 int fl_index_writer_checksummed(struct fl_index_writer *w, int field)

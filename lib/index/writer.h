@@ -27,9 +27,13 @@ struct fl_index_writer;
 int fl_index_writer_new(struct fl_index_writer **out, enum fl_index_kind kind);
 void fl_index_writer_free(struct fl_index_writer **w);
 
-/* Number of this field, added at its first use (the file holds them in name order). Kind must agree
- * with the first use. At most FL_INDEX_MAX_FIELDS. */
+/* Number of this field, added at its first use (the file holds them in name order). At most
+ * FL_INDEX_MAX_FIELDS. A name may be used with both kinds while it is open what the field will be; then one
+ * of the two must be dropped before writing. */
 int fl_index_writer_field(struct fl_index_writer *w, const char *name, FlFieldKind kind);
+
+/* Leave this field, which has neither images nor blobs, out of the file; it is not used again. */
+void fl_index_writer_drop(struct fl_index_writer *w, int field);
 
 /* The field's spans carry checksums: then all of them must. Call before its first span; once more does no harm. */
 int fl_index_writer_checksummed(struct fl_index_writer *w, int field);

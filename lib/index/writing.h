@@ -16,6 +16,7 @@ struct fl_writer_field {
     char name[FL_FIELD_NAME_MAX];
     FlFieldKind kind;
     bool checksummed, wide; // wide: a value needs 64 bits
+    bool dropped;           // not written
     uint64_t count, bytes, max_bytes, sliced;
     struct fl_bytes spans, ints, images;
     struct fl_writer_blobs slices, entries;

@@ -451,7 +451,11 @@ static void test_writer(void)
     T_EQ(fl_index_writer_new(&w, FL_KIND_TAR), 0);
     const int f = fl_index_writer_field(w, "a", FL_FIELD_BYTES);
     T_EQ(fl_index_writer_field(w, "a", FL_FIELD_BYTES), f);
-    T_EQ(fl_index_writer_field(w, "a", FL_FIELD_INT), FL_ERR(EINVAL));
+    const int both = fl_index_writer_field(w, "a", FL_FIELD_INT);
+    T_OK(both > f);
+    T_EQ(fl_index_writer_memory(w, &bytes[0], &size[0]), FL_ERR(EINVAL));
+    T_HAS(fl_last_error()->message, "\"a\" has both bytes and integers");
+    fl_index_writer_drop(w, both);
     T_EQ(fl_index_writer_field(w, "", FL_FIELD_INT), FL_ERR(EINVAL));
     T_EQ(fl_index_writer_span(w, f, &span), FL_ERR(EINVAL)); // no container, no sample
     T_EQ(fl_index_writer_container(w, "x", 1, 0, 0), 0);
