@@ -61,8 +61,7 @@ int fl_gpu_jpeg_header_finish(struct fl_gpu_jpeg_header *h, uint32_t width, uint
 
 /* One picture of a batch. */
 struct fl_gpu_jpeg_picture {
-    const struct fl_gpu_jpeg_header *header; // finished; the same pointer for neighbours that share
-                                             // tables saves work. Read during add() only
+    const struct fl_gpu_jpeg_header *header; // finished; read during add() only
     const uint8_t *bytes; // entropy-coded bytes, whole MCU rows; pinned, readable until the batch's
                           // work has ended
     uint32_t length;
@@ -106,12 +105,11 @@ struct fl_jpeg_plan {
     bool luma;             // rows have one channel
     uint32_t tile_bytes;   // shared memory that a pixel tile may take
     uint32_t n_tables, n_entries;
-    struct fl_jpeg_pic *pics;              // room.pics
-    struct fl_jpeg_tables *tables;         // room.pics
-    struct fl_jpeg_segment *entries;       // room.segments
-    struct fl_jpeg_item *items[3];         // room.items
-    const struct fl_gpu_jpeg_header *last; // whose tables are the last ones
-    uint32_t tile_most;                    // largest tile so far, bytes
+    struct fl_jpeg_pic *pics;        // room.pics
+    struct fl_jpeg_tables *tables;   // room.pics
+    struct fl_jpeg_segment *entries; // room.segments
+    struct fl_jpeg_item *items[3];   // room.items
+    uint32_t tile_most;              // largest tile so far, bytes
 };
 
 #define FL_GPU_JPEG_TILE_BYTES 45056 // default of tile_bytes

@@ -84,6 +84,8 @@ struct fl_jpeg_pic {
     uint64_t src;  // where the host (or the device) has them: readable by a kernel
     uint32_t data; // where they lie in the data memory; congruent to src modulo 16
     uint32_t length;
+    uint32_t
+        joined; // 1: as far from its predecessor in data as in src, so that one copy takes both
 
     /* restart segments */
     uint32_t segment, n_segments; // its records in the segment memory

@@ -6,7 +6,8 @@
 #include "base/err.h"
 #include "kernels/resize.h"
 
-#define PAD_BYTES 64 // readable behind a picture's compressed bytes
+#define JOIN_BYTES 4096 // between two pictures that are copied together
+#define PAD_BYTES 64    // readable behind a picture's compressed bytes
 
 static uint32_t div_up(uint64_t a, uint64_t b)
 {
@@ -38,7 +39,6 @@ void fl_jpeg_plan_clear(struct fl_jpeg_plan *plan)
     memset(&plan->used, 0, sizeof(plan->used));
     plan->n_tables = 0;
     plan->n_entries = 0;
-    plan->last = NULL;
     plan->tile_most = 0;
 }
 
@@ -294,6 +294,27 @@ static bool take(uint64_t n, uint32_t room, uint32_t *used, uint32_t *at)
     return true;
 }
 
+/* Place of the compressed bytes: right behind the predecessor's, at the same distance as in host
+ * memory where they are close together, so that one copy takes both. */
+static bool take_bytes(const struct fl_jpeg_plan *plan, struct fl_gpu_jpeg_room *used,
+                       struct fl_jpeg_pic *p, uint64_t bytes)
+{
+    const struct fl_jpeg_pic *const before = used->pics ? &plan->pics[used->pics - 1] : NULL;
+    const uint64_t src = p->src & ~(uint64_t)15;
+
+    if (before && p->src >= before->src + before->length &&
+        p->src - before->src - before->length < JOIN_BYTES) {
+        const uint64_t at = (before->data & ~15u) + (src - (before->src & ~(uint64_t)15));
+        if (at + bytes <= plan->room.bytes) {
+            p->data = (uint32_t)at;
+            p->joined = 1;
+            used->bytes = (uint32_t)(at + bytes);
+            return true;
+        }
+    }
+    return take(bytes, plan->room.bytes, &used->bytes, &p->data);
+}
+
 static int take_memory(const struct fl_jpeg_plan *plan, struct fl_gpu_jpeg_room *used,
                        struct fl_jpeg_pic *p, const struct fl_gpu_jpeg_picture *in, FlError *err)
 {
@@ -304,7 +325,7 @@ static int take_memory(const struct fl_jpeg_plan *plan, struct fl_gpu_jpeg_room 
                                (uint64_t)p->y.n * (4 + 2 * (uint64_t)p->y.taps) };
     uint32_t at;
 
-    if (!take(bytes, room->bytes, &used->bytes, &p->data))
+    if (!take_bytes(plan, used, p, bytes))
         return full(err, "compressed bytes");
     p->data += skew;
     if (!take(p->n_segments, room->segments, &used->segments, &p->segment))
@@ -370,11 +391,14 @@ static int check_crop(const struct fl_gpu_jpeg_header *h, const struct fl_crop *
 static void put_tables(struct fl_jpeg_plan *plan, struct fl_jpeg_pic *p,
                        const struct fl_gpu_jpeg_header *h)
 {
-    p->own_tables = plan->last != h;
-    if (p->own_tables)
-        plan->tables[plan->n_tables++] = h->tables;
+    struct fl_jpeg_tables *const next = plan->tables + plan->n_tables;
+
+    p->own_tables = !plan->n_tables || memcmp(next - 1, &h->tables, sizeof(*next)) != 0;
+    if (p->own_tables) {
+        *next = h->tables;
+        plan->n_tables++;
+    }
     p->tables = plan->n_tables - 1;
-    plan->last = h;
 }
 
 static void put_entries(struct fl_jpeg_plan *plan, struct fl_jpeg_pic *p,
