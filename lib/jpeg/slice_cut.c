@@ -6,25 +6,10 @@
 
 #include "base/err.h"
 
-/* Walks the restart segments of a range and stops at those that the slice needs. */
-struct cursor {
-    const uint8_t *bytes, *p, *end;
-    uint64_t offset;        // of the range in the JPEG, for messages
-    uint32_t index;         // of the segment at p, counted from the picture's first one
-    bool last;              // the range ends with the picture: no marker behind its last segment
-    const uint8_t *segment; // the one that was found
-    size_t length;
-    uint64_t i;      // segments passed, of
-    uint64_t skip;   // segments before the slice's first one, and
-    uint64_t total;  // from there to its last one
-    uint32_t stride; // segments of an MCU row, of which
-    uint32_t wanted; // belong to the slice
-};
-
-static struct cursor start(const struct fl_slice_table *t, const struct fl_slice_range *r,
-                           const uint8_t *bytes)
+struct fl_slice_cursor fl_slice_start(const struct fl_slice_table *t,
+                                      const struct fl_slice_range *r, const uint8_t *bytes)
 {
-    return (struct cursor){
+    return (struct fl_slice_cursor){
         .bytes = bytes,
         .p = bytes,
         .end = bytes + r->length,
@@ -38,8 +23,7 @@ static struct cursor start(const struct fl_slice_table *t, const struct fl_slice
     };
 }
 
-/* Next segment that the slice needs: 1 and the segment, 0 after the last one, or FL_ERR(EBADMSG). */
-static int next(struct cursor *c, FlError *err)
+int fl_slice_next(struct fl_slice_cursor *c, FlError *err)
 {
     while (c->i < c->skip + c->total) {
         const uint8_t *m = fl_slice_next_marker(c->p, c->end);
@@ -68,14 +52,14 @@ int fl_slice_segments(const struct fl_slice_table *t, const struct fl_slice_rang
                       const uint8_t *bytes, struct fl_slice_segment *segments, size_t cap,
                       FlError *err)
 {
-    struct cursor c = start(t, r, bytes);
+    struct fl_slice_cursor c = fl_slice_start(t, r, bytes);
     int more;
 
     if ((uint64_t)r->n_rows * r->n_segments > cap)
         return fl_err_set(err, FL_ERR(E2BIG), FL_STAGE_DECODE,
                           "%u rows of %u restart segments, room for %zu", r->n_rows, r->n_segments,
                           cap);
-    while ((more = next(&c, err)) > 0) {
+    while ((more = fl_slice_next(&c, err)) > 0) {
         segments->offset = (uint32_t)(c.segment - bytes);
         segments->length = (uint32_t)c.length;
         segments++;
@@ -135,7 +119,7 @@ int fl_slice_cut(const struct fl_slice_table *t, const struct fl_slice_range *r,
                  const struct fl_slice_bytes headers[FL_SLICE_HEADERS], const uint8_t *bytes,
                  uint8_t *out, size_t cap, size_t *out_len, FlError *err)
 {
-    struct cursor c = start(t, r, bytes);
+    struct fl_slice_cursor c = fl_slice_start(t, r, bytes);
     const size_t most = fl_slice_cut_bytes(r, headers);
     uint8_t *p = out;
     unsigned n = 0;
@@ -147,7 +131,7 @@ int fl_slice_cut(const struct fl_slice_table *t, const struct fl_slice_range *r,
     if (fl_slice_header(t, r, headers, out, err))
         return err->code;
     p += fl_slice_header_bytes(headers);
-    while ((more = next(&c, err)) > 0) {
+    while ((more = fl_slice_next(&c, err)) > 0) {
         memcpy(p, c.segment, c.length);
         p += c.length;
         *p++ = 0xFF;

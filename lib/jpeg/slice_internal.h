@@ -70,6 +70,27 @@ static inline void fl_put_le32(uint8_t *p, uint32_t v)
     p[3] = (uint8_t)(v >> 24);
 }
 
+/* Walks the restart segments of a range and stops at those that the slice needs. */
+struct fl_slice_cursor {
+    const uint8_t *bytes, *p, *end;
+    uint64_t offset;        // of the range in the JPEG, for messages
+    uint32_t index;         // of the segment at p, counted from the picture's first one
+    bool last;              // the range ends with the picture: no marker behind its last segment
+    const uint8_t *segment; // the one that was found
+    size_t length;
+    uint64_t i;      // segments passed, of
+    uint64_t skip;   // segments before the slice's first one, and
+    uint64_t total;  // from there to its last one
+    uint32_t stride; // segments of an MCU row, of which
+    uint32_t wanted; // belong to the slice
+};
+
+struct fl_slice_cursor fl_slice_start(const struct fl_slice_table *t,
+                                      const struct fl_slice_range *r, const uint8_t *bytes);
+
+/* Next segment that the slice needs: 1 and the segment, 0 after the last one, or FL_ERR(EBADMSG). */
+int fl_slice_next(struct fl_slice_cursor *c, FlError *err);
+
 /* Next marker (0xFF and a byte that is neither 0 nor 0xFF) in [p, end): its 0xFF, or end. */
 const uint8_t *fl_slice_next_marker(const uint8_t *p, const uint8_t *end);
 

@@ -26,7 +26,8 @@ enum {
     ENCODE_CMYK = 4,
     ENCODE_ICC = 8,
     ENCODE_COMMENT = 16,
-    ENCODE_NOISE = 32, // large coefficients, long codes
+    ENCODE_NOISE = 32,   // large coefficients, long codes
+    ENCODE_RESTART = 64, // an odd restart interval
 };
 
 #define ICC_BYTES 500u
@@ -77,6 +78,8 @@ static inline uint8_t *encode(int w, int h, int sampling, int flags, size_t *len
     }
     if (flags & ENCODE_PROGRESSIVE)
         jpeg_simple_progression(&c);
+    if (flags & ENCODE_RESTART)
+        c.restart_interval = 5;
     jpeg_start_compress(&c, TRUE);
     if (flags & ENCODE_ICC)
         jpeg_write_marker(&c, JPEG_APP0 + 2, icc, ICC_BYTES);
@@ -100,8 +103,8 @@ struct pixels {
     uint8_t *data; // free() it
 };
 
-/* The whole file at scale s/8: RGB, or grey for one component. False: the codec gave up. */
-static inline bool decode(const uint8_t *jpeg, size_t len, int scale, struct pixels *out)
+static inline bool decode_as(const uint8_t *jpeg, size_t len, int scale, bool luma,
+                             struct pixels *out)
 {
     struct jpeg_decompress_struct d;
     struct fl_codec codec;
@@ -118,6 +121,8 @@ static inline bool decode(const uint8_t *jpeg, size_t len, int scale, struct pix
     jpeg_read_header(&d, TRUE);
     d.scale_num = (unsigned)scale;
     d.scale_denom = 8;
+    if (luma)
+        d.out_color_space = JCS_GRAYSCALE;
     jpeg_start_decompress(&d);
     out->w = (int)d.output_width;
     out->h = (int)d.output_height;
@@ -132,6 +137,18 @@ static inline bool decode(const uint8_t *jpeg, size_t len, int scale, struct pix
     out->data = data;
     jpeg_destroy_decompress(&d);
     return true;
+}
+
+/* The whole file at scale s/8: RGB, or grey for one component. False: the codec gave up. */
+static inline bool decode(const uint8_t *jpeg, size_t len, int scale, struct pixels *out)
+{
+    return decode_as(jpeg, len, scale, false, out);
+}
+
+/* Its Y at full size. */
+static inline bool decode_luma(const uint8_t *jpeg, size_t len, struct pixels *out)
+{
+    return decode_as(jpeg, len, 8, true, out);
 }
 
 static inline uint8_t *read_file(const char *path, size_t *len)

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decoding without libjpeg gives libjpeg's pixels: every sampling, scale, box and version. */
+#define _GNU_SOURCE
+#include "t.h"
+
+#include <dirent.h>
+
+#include "base/rng.h"
+#include "jpeg/direct.h"
+#include "jpeg/pixels.h"
+#include "jpeg/slice.h"
+#include "unit/jpeg_fixture.h"
+
+static struct fl_slicer *slicer;
+static struct fl_direct *directs[2]; // C, and the best there is
+
+struct sliced {
+    struct fl_slice_table table;
+    struct fl_slice_bytes headers[FL_SLICE_HEADERS];
+    const uint8_t *file;
+    size_t len;
+};
+
+static bool slice(const uint8_t *jpeg, size_t len, uint32_t interval, struct sliced *s)
+{
+    const struct fl_slice_options opt = { .interval = interval };
+    struct fl_slice_result r;
+    struct fl_slice_parts parts;
+
+    T_EQ(fl_slicer_rewrite(slicer, jpeg, len, &opt, &r), 0);
+    if (r.status > FL_SLICE_ALREADY)
+        return false;
+    s->file = r.data;
+    s->len = r.len;
+    T_EQ(fl_slicer_table(slicer, r.data, r.len, &parts), 0);
+    memcpy(s->headers, parts.headers, sizeof(s->headers));
+    T_EQ(fl_slice_table_unpack(&s->table, parts.blob.data, parts.blob.len), 0);
+    return true;
+}
+
+/* All rows of the view that was begun, against the same part of the whole picture. */
+static void compare(struct fl_direct *d, const struct pixels *full, const struct fl_direct_view *v)
+{
+    const int step = 8 / v->scale, w = fl_direct_width(d), h = fl_direct_height(d);
+    const int x0 = v->box.x / step, y0 = v->box.y / step;
+    const size_t n = (size_t)w * (size_t)v->channels;
+    uint8_t *row = malloc(n);
+    int wrong = 0;
+    FlError err;
+
+    T_EQ(w, (v->box.x + v->box.w + step - 1) / step - x0);
+    T_EQ(h, (v->box.y + v->box.h + step - 1) / step - y0);
+    for (int y = 0; y < h; y++) {
+        const uint8_t *want =
+            full->data + ((size_t)(y0 + y) * (size_t)full->w + (size_t)x0) * (size_t)full->channels;
+        err.message[0] = '\0';
+        T_EQ(fl_direct_row(d, row, &err), 0);
+        T_STR(err.message, "");
+        if (full->channels == v->channels)
+            wrong += memcmp(row, want, n) != 0;
+        else
+            for (int x = 0; x < w; x++) // grey to RGB
+                for (int c = 0; c < 3; c++)
+                    wrong += row[3 * x + c] != want[x];
+    }
+    if (wrong)
+        fprintf(stderr, "scale %d box %d,%d %dx%d\n", v->scale, v->box.x, v->box.y, v->box.w,
+                v->box.h);
+    T_EQ(wrong, 0);
+    free(row);
+}
+
+static void check_slice(struct fl_direct *d, const struct sliced *s, const struct pixels *full,
+                        const struct fl_direct_view *v)
+{
+    struct fl_slice_range r;
+    FlError err = { 0 };
+    uint8_t *bytes;
+
+    T_EQ(fl_slice_range(&s->table, v->box, v->scale, &r), 0);
+    bytes = malloc((size_t)r.length); // exactly, so that a sanitizer sees what is read beyond
+    memcpy(bytes, s->file + r.offset, (size_t)r.length);
+    T_EQ(fl_direct_slice(d, &s->table, &r, s->headers, bytes, v, &err), 0);
+    T_STR(err.message, "");
+    compare(d, full, v);
+    free(bytes);
+}
+
+static struct fl_rect draw(struct fl_rng *rng, int w, int h)
+{
+    struct fl_rect b;
+
+    b.w = 1 + (int32_t)fl_rng_below(rng, (uint64_t)(fl_rng_u32(rng) & 1 ? w : w < 20 ? w : 20));
+    b.h = 1 + (int32_t)fl_rng_below(rng, (uint64_t)(fl_rng_u32(rng) & 1 ? h : h < 20 ? h : 20));
+    b.x = (int32_t)fl_rng_below(rng, (uint64_t)(w - b.w + 1));
+    b.y = (int32_t)fl_rng_below(rng, (uint64_t)(h - b.h + 1));
+    return b;
+}
+
+static void check_picture(const struct sliced *s, const uint8_t *original, size_t len,
+                          unsigned boxes, struct fl_rng *rng)
+{
+    const int w = (int)s->table.frame.width, h = (int)s->table.frame.height;
+
+    for (int scale = 8; scale; scale /= 2) {
+        struct pixels full;
+        T_OK(decode(s->file, s->len, scale, &full));
+        for (unsigned i = 0; i <= boxes; i++) {
+            const struct fl_direct_view v = { i ? draw(rng, w, h) : (struct fl_rect){ 0, 0, w, h },
+                                              scale, 3 };
+            FlError err = { 0 };
+            for (int k = 0; k < 2; k++) {
+                check_slice(directs[k], s, &full, &v);
+                if (!original)
+                    continue;
+                T_EQ(fl_direct_file(directs[k], original, len, (struct fl_slice_bytes){ 0 }, &v,
+                                    &err),
+                     0);
+                T_STR(err.message, "");
+                compare(directs[k], &full, &v);
+            }
+        }
+        free(full.data);
+    }
+}
+
+static const struct {
+    int w, h;
+} sizes[] = {
+    { 1, 1 },    { 2, 3 },    { 7, 9 },     { 8, 8 },    { 9, 8 },    { 15, 17 },
+    { 16, 16 },  { 17, 33 },  { 31, 1 },    { 1, 40 },   { 33, 20 },  { 64, 64 },
+    { 100, 75 }, { 129, 50 }, { 200, 160 }, { 333, 97 }, { 72, 130 },
+};
+
+static void every_sampling(void)
+{
+    struct fl_rng rng;
+
+    fl_rng_init(&rng, 1, 0, 0, FL_RNG_USER, 0);
+    for (size_t s = 0; s < T_LEN(samplings); s++)
+        for (size_t i = 0; i < T_LEN(sizes); i++) {
+            struct sliced l;
+            size_t len;
+            const int flags = (i % 3 == 1 ? ENCODE_NOISE : 0) | (i % 5 == 2 ? ENCODE_RESTART : 0);
+            uint8_t *jpeg = encode(sizes[i].w, sizes[i].h, (int)s, flags, &len);
+            t_case(samplings[s].name);
+            T_OK(slice(jpeg, len, i & 1, &l));
+            check_picture(&l, jpeg, len, 8, &rng);
+            free(jpeg);
+        }
+}
+
+/* Y alone, RGB as stored. */
+static void channels(void)
+{
+    struct fl_rng rng;
+    size_t len;
+    uint8_t *jpeg = encode(120, 70, 2, 0, &len);
+    struct pixels full;
+    struct sliced s;
+
+    t_case("channels");
+    fl_rng_init(&rng, 2, 0, 0, FL_RNG_USER, 0);
+    T_OK(slice(jpeg, len, 0, &s));
+    T_OK(decode_luma(s.file, s.len, &full));
+    for (int i = 0; i < 30; i++) {
+        const struct fl_direct_view v = { draw(&rng, 120, 70), 8, 1 };
+        check_slice(directs[1], &s, &full, &v);
+    }
+    free(full.data);
+    free(jpeg);
+    jpeg = encode(120, 70, 0, ENCODE_RGB, &len);
+    T_OK(slice(jpeg, len, 0, &s));
+    check_picture(&s, jpeg, len, 10, &rng);
+    free(jpeg);
+}
+
+/* Every version of the inner loops gives the same bits, also where coefficients are absurd. */
+static void versions(void)
+{
+    const struct fl_pixel_ops *best = fl_pixel_ops_get(FL_CPU_BEST), *c = &fl_pixel_ops_c;
+    _Alignas(32) int16_t block[64], quant[64];
+    uint8_t a[64 * 16], b[64 * 16], in[3][256];
+    int16_t sums[256];
+    struct fl_rng rng;
+
+    t_case("versions");
+    fl_rng_init(&rng, 3, 0, 0, FL_RNG_USER, 0);
+    for (int i = 0; i < 20000; i++) {
+        const int reach = i % 4 == 0 ? 65536 : i % 4 == 1 ? 2048 : 64;
+        for (int k = 0; k < 64; k++) {
+            block[k] = fl_rng_below(&rng, 4)
+                           ? 0
+                           : (int16_t)(fl_rng_u32(&rng) % (unsigned)reach - (unsigned)reach / 2);
+            quant[k] = (int16_t)(1 + fl_rng_below(&rng, i % 4 == 0 ? 65535 : 12));
+        }
+        memset(a, 7, sizeof(a));
+        memset(b, 7, sizeof(b));
+        for (int s = 0; s < 4; s++) {
+            c->idct[s](block, quant, a, 16);
+            best->idct[s](block, quant, b, 16);
+            T_OK(!memcmp(a, b, sizeof(a)));
+        }
+    }
+    for (int n = 1; n < 100; n++) {
+        for (int i = 0; i < 256; i++) {
+            for (int k = 0; k < 3; k++)
+                in[k][i] = (uint8_t)fl_rng_u32(&rng);
+            sums[i] = (int16_t)fl_rng_below(&rng, 1021);
+        }
+        memset(a, 7, sizeof(a));
+        memset(b, 7, sizeof(b));
+        c->ycc_rgb(in[0], in[1], in[2], a, n);
+        best->ycc_rgb(in[0], in[1], in[2], b, n);
+        T_OK(!memcmp(a, b, sizeof(a)));
+        c->h2v1(in[0] + 1, a, n);
+        best->h2v1(in[0] + 1, b, n);
+        T_OK(!memcmp(a, b, 2 * (size_t)n));
+        c->h2v2(sums + 1, a, n);
+        best->h2v2(sums + 1, b, n);
+        T_OK(!memcmp(a, b, 2 * (size_t)n));
+    }
+}
+
+static void refusals(void)
+{
+    const struct fl_direct_view v = { { 0, 0, 8, 8 }, 8, 3 };
+    struct fl_direct *small = fl_direct_new(1000, FL_CPU_BEST);
+    FlError err;
+    size_t len;
+    uint8_t *jpeg = encode(64, 64, 0, ENCODE_PROGRESSIVE, &len);
+
+    t_case("refusals");
+    T_EQ(fl_direct_file(directs[1], jpeg, len, (struct fl_slice_bytes){ 0 }, &v, &err),
+         FL_ERR(ENOTSUP));
+    free(jpeg);
+    jpeg = encode(64, 64, 0, ENCODE_CMYK, &len);
+    T_EQ(fl_direct_file(directs[1], jpeg, len, (struct fl_slice_bytes){ 0 }, &v, &err),
+         FL_ERR(ENOTSUP));
+    free(jpeg);
+    jpeg = encode(64, 64, 0, 0, &len);
+    T_EQ(fl_direct_file(small, jpeg, len, (struct fl_slice_bytes){ 0 }, &v, &err), FL_ERR(E2BIG));
+    T_EQ(fl_direct_file(directs[1], jpeg, len, (struct fl_slice_bytes){ 0 },
+                        &(struct fl_direct_view){ { 60, 0, 8, 8 }, 8, 3 }, &err),
+         FL_ERR(EINVAL));
+    free(jpeg);
+    fl_direct_free(small);
+}
+
+/* Damage is an error or goes unnoticed, as in any decoder; memory stays whole (run under ASan). */
+static void damage(void)
+{
+    struct fl_rng rng;
+    struct sliced s;
+    size_t len;
+    uint8_t *jpeg = encode(150, 90, 2, 0, &len), *bytes;
+    struct fl_slice_range r;
+    unsigned noticed = 0, all = 0;
+    uint8_t row[3 * 200];
+
+    t_case("damage");
+    fl_rng_init(&rng, 4, 0, 0, FL_RNG_USER, 0);
+    T_OK(slice(jpeg, len, 0, &s));
+    for (int i = 0; i < 3000; i++) {
+        const struct fl_direct_view v = { draw(&rng, 150, 90), 8 >> (i & 3), 3 };
+        FlError err;
+        int code;
+        fl_slice_range(&s.table, v.box, v.scale, &r);
+        bytes = malloc((size_t)r.length);
+        memcpy(bytes, s.file + r.offset, (size_t)r.length);
+        for (uint64_t k = 1 + fl_rng_below(&rng, 4); k; k--)
+            bytes[fl_rng_below(&rng, r.length)] ^= (uint8_t)(1 << fl_rng_below(&rng, 8));
+        code = fl_direct_slice(directs[1], &s.table, &r, s.headers, bytes, &v, &err);
+        for (int y = 0; !code && y < fl_direct_height(directs[1]); y++)
+            code = fl_direct_row(directs[1], row, &err);
+        T_OK(code == 0 || code == FL_ERR(EBADMSG));
+        noticed += code != 0;
+        all++;
+        free(bytes);
+        // The same for a whole file, header and all.
+        bytes = malloc(len);
+        memcpy(bytes, jpeg, len);
+        for (uint64_t k = 1 + fl_rng_below(&rng, 4); k; k--)
+            bytes[fl_rng_below(&rng, i & 1 ? len : 700)] ^= (uint8_t)(1 << fl_rng_below(&rng, 8));
+        code = fl_direct_file(directs[1], bytes, len - fl_rng_below(&rng, 50),
+                              (struct fl_slice_bytes){ 0 }, &v, &err);
+        for (int y = 0; !code && y < fl_direct_height(directs[1]); y++)
+            code = fl_direct_row(directs[1], row, &err);
+        free(bytes);
+    }
+    T_OK(noticed > 100 && noticed < all);
+    printf("%u of %u damaged slices noticed without checksums\n", noticed, all);
+    free(jpeg);
+}
+
+static void photos(void)
+{
+    const char *shared = getenv("FL_TEST_SHARED");
+    struct dirent **list;
+    struct fl_rng rng;
+    char path[4096];
+    int count, n = 0;
+
+    snprintf(path, sizeof(path), "%s/photos", shared ? shared : "");
+    count = scandir(path, &list, NULL, alphasort);
+    fl_rng_init(&rng, 9, 0, 0, FL_RNG_USER, 0);
+    for (int i = 0; i < count; i++) {
+        struct sliced s;
+        size_t len;
+        uint8_t *data = NULL;
+        snprintf(path, sizeof(path), "%s/photos/%s", shared, list[i]->d_name);
+        if (i % 25 == 3 && list[i]->d_name[0] != '.' && (data = read_file(path, &len)) &&
+            slice(data, len, 0, &s)) {
+            t_case(list[i]->d_name);
+            check_picture(&s, data, len, 3, &rng);
+            n++;
+        }
+        free(data);
+        free(list[i]);
+    }
+    if (count >= 0)
+        free(list);
+    if (!n)
+        printf("skipped: photos (no folder of them)\n");
+}
+
+int main(void)
+{
+    slicer = fl_slicer_new();
+    directs[0] = fl_direct_new(0, FL_CPU_C);
+    directs[1] = fl_direct_new(0, FL_CPU_BEST);
+    versions();
+    every_sampling();
+    channels();
+    refusals();
+    damage();
+    photos();
+    fl_direct_free(directs[0]);
+    fl_direct_free(directs[1]);
+    fl_slicer_free(slicer);
+    return t_done();
+}
