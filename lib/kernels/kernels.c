@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* For CPUs without versions of their own. */
 #include "kernels/kernels.h"
 
 #include "kernels/variants.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/resize.h"
 
+#include <string.h>
+
 int fl_resize_scale(int32_t w, int32_t h, int32_t rw, int32_t rh, int exact)
 {
     for (int s = exact ? 8 : 1; s < 8; s *= 2)
@@ -83,10 +85,11 @@ struct fl_rect fl_resize_reach(const struct fl_crop *crop, int scale)
     return r;
 }
 
-/* An open interval of m2 * 2 holds at most ceil(2 m2 / unit) multiples of unit. */
-static int32_t taps_of(const struct geometry *g)
+/* Weights kept for each output pixel: an open interval of 2 m2 holds at most ceil(2 m2 / unit) multiples of
+ * unit, and none outside [lo, hi) counts. */
+static int32_t taps_of(const struct geometry *g, int32_t lo, int32_t hi)
 {
-    const int64_t most = (2 * g->m2 + g->unit - 1) / g->unit, all = g->last - g->first;
+    const int64_t most = (2 * g->m2 + g->unit - 1) / g->unit, all = hi - lo;
     const int32_t taps = (int32_t)(most < all ? most : all);
     return (taps + 1) & ~1;
 }
@@ -100,8 +103,11 @@ size_t fl_axis_bytes(const struct fl_axis_spec *spec)
 {
     const struct geometry g = geometry_of(spec);
     const size_t n = (size_t)spec->n;
+    int32_t lo, hi;
 
-    return round64(n * sizeof(int32_t)) + round64(n * (size_t)taps_of(&g) * sizeof(int16_t));
+    fl_axis_reach(spec, &lo, &hi);
+    return round64(n * sizeof(int32_t)) +
+           round64(n * (size_t)taps_of(&g, lo, hi) * sizeof(int16_t));
 }
 
 static int bits_of(const struct fl_axis_spec *spec)
@@ -136,20 +142,22 @@ void fl_axis_make(struct fl_axis *axis, const struct fl_axis_spec *spec, void *m
 {
     const struct geometry g = geometry_of(spec);
 
+    fl_axis_reach(spec, &axis->lo, &axis->hi);
     axis->n = spec->n;
-    axis->taps = taps_of(&g);
+    axis->taps = taps_of(&g, axis->lo, axis->hi);
     axis->bits = bits_of(spec);
     axis->start = mem;
     axis->weights = (int16_t *)((char *)mem + round64((size_t)spec->n * sizeof(axis->start[0])));
-    fl_axis_reach(spec, &axis->lo, &axis->hi);
 
+    const int32_t latest = axis->hi - axis->taps > axis->lo ? axis->hi - axis->taps : axis->lo;
     for (int32_t i = 0; i < spec->n; i++) {
         const int64_t x = (int64_t)spec->first + i;
-        const int32_t start = first_tap(&g, x), count = end_tap(&g, x) - start;
+        const int32_t first = first_tap(&g, x), count = end_tap(&g, x) - first;
+        // Near the end the taps begin earlier, with zeros, so that they stay inside [lo, hi).
+        const int32_t start = first < latest ? first : latest;
         int16_t *w = axis->weights + (size_t)i * (size_t)axis->taps;
         axis->start[i] = start;
-        weigh(&g, x, start, count, axis->bits, w);
-        for (int32_t k = count; k < axis->taps; k++)
-            w[k] = 0;
+        memset(w, 0, (size_t)axis->taps * sizeof(*w));
+        weigh(&g, x, first, count, axis->bits, w + (first - start));
     }
 }

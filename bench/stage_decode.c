@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The decode stage alone: JPEGs from memory to 224 x 224 uint8 rows, one core, no reading, no batches.
+ * Variants take turns picture by picture in blocks, so that a noisy machine is noisy for all of them;
+ * times are CPU time of the thread; the ratio is that of the medians over the rounds. */
+#define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "crop.h"
+#include "jpeg/decode.h"
+#include "jpeg/slice.h"
+
+enum { MAX_FILES = 4096, MAX_ROUNDS = 99, MAX_VARIANTS = 16 };
+
+struct photo {
+    uint8_t *data;
+    size_t len;
+    struct fl_jpeg_header header;
+    uint8_t *sliced; // NULL: could not be
+    size_t sliced_len;
+    uint8_t *blob;
+    size_t blob_len;
+    struct fl_slice_bytes headers[FL_SLICE_HEADERS];
+};
+
+struct bench {
+    struct photo photos[MAX_FILES];
+    int n, size;
+    uint8_t *out;   // size x size x 3
+    float *floats;  // the same, normalised
+    uint8_t *cut;   // a slice
+    uint8_t *whole; // the largest picture
+    size_t cut_size;
+    struct fl_normalize normalize;
+};
+
+struct variant {
+    const char *name;
+    const char *what;
+    enum fl_cpu cpu;
+    bool no_resize; // kernels that do nothing: the price of decoding alone
+    bool whole;     // all pixels at full scale
+    bool exact, slice, normalize;
+};
+
+static const struct variant variants[] = {
+    { "full", "whole picture, decoding alone", FL_CPU_BEST, .no_resize = true, .whole = true },
+    { "region", "region + scale, decoding alone", FL_CPU_BEST, .no_resize = true },
+    { "exact", "region, full scale, resized", FL_CPU_BEST, .exact = true },
+    { "c", "region + scale, resized in plain C", FL_CPU_C, .slice = false },
+    { "auto", "region + scale, resized", FL_CPU_BEST, .slice = false },
+    { "f32", "region + scale, resized, float32 NCHW", FL_CPU_BEST, .normalize = true },
+    { "slice-decode", "slice + scale, decoding alone", FL_CPU_BEST, .no_resize = true,
+      .slice = true },
+    { "slice", "slice + scale, resized", FL_CPU_BEST, .slice = true },
+    { "slice-f32", "slice + scale, resized, float32 NCHW", FL_CPU_BEST, .slice = true,
+      .normalize = true },
+};
+enum { N_VARIANTS = sizeof(variants) / sizeof(variants[0]) };
+
+static void no_vertical(const uint8_t *const *rows, const int16_t *weights, int taps, int bits,
+                        int n, int16_t *out)
+{
+    (void)rows, (void)weights, (void)taps, (void)bits, (void)n, (void)out;
+}
+
+static void no_horizontal(const int16_t *in0, const int16_t *in1, const struct fl_axis *axis,
+                          bool mirror, uint8_t *out0, uint8_t *out1)
+{
+    (void)in0, (void)in1, (void)axis, (void)mirror, (void)out0, (void)out1;
+}
+
+static const struct fl_kernels null_kernels = {
+    .name = "none",
+    .vertical = no_vertical,
+    .horizontal = { [1] = no_horizontal, [3] = no_horizontal },
+};
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "stage_decode: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void *must(void *p)
+{
+    if (!p)
+        die("memory", "none left");
+    return p;
+}
+
+/* ---- photos ---- */
+
+static void load_file(struct bench *b, const char *path)
+{
+    struct photo *p = &b->photos[b->n];
+    FILE *f = fopen(path, "rb");
+    FlError err;
+
+    if (!f)
+        die(path, "cannot be opened");
+    fseek(f, 0, SEEK_END);
+    p->len = (size_t)ftell(f);
+    rewind(f);
+    p->data = must(malloc(p->len + 1));
+    if (fread(p->data, 1, p->len, f) != p->len)
+        die(path, "cannot be read");
+    fclose(f);
+    if (!fl_jpeg_parse(p->data, p->len, &p->header, &err))
+        b->n++;
+    else
+        free(p->data);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void load(struct bench *b, const char *dir, int most)
+{
+    static char *names[MAX_FILES];
+    char path[4096 + 256];
+    int n = 0;
+    DIR *d = opendir(dir);
+
+    if (!d)
+        die(dir, "cannot be opened");
+    for (const struct dirent *e; (e = readdir(d)) && n < MAX_FILES;)
+        if (e->d_name[0] != '.')
+            names[n++] = must(strdup(e->d_name));
+    closedir(d);
+    qsort(names, (size_t)n, sizeof(names[0]), by_name);
+    for (int i = 0; i < n; i++) {
+        snprintf(path, sizeof(path), "%.4000s/%.250s", dir, names[i]);
+        if (b->n < most)
+            load_file(b, path);
+        free(names[i]);
+    }
+    if (!b->n)
+        die(dir, "holds no JPEG");
+}
+
+static void *copy(const void *data, size_t len)
+{
+    return memcpy(must(malloc(len + 1)), data, len);
+}
+
+static void slice_all(struct bench *b)
+{
+    struct fl_slicer *s = must(fl_slicer_new());
+    const struct fl_slice_options opt = { 0 };
+
+    for (int i = 0; i < b->n; i++) {
+        struct photo *p = &b->photos[i];
+        struct fl_slice_result r;
+        struct fl_slice_parts parts;
+        if (fl_slicer_rewrite(s, p->data, p->len, &opt, &r) || r.status > FL_SLICE_ALREADY)
+            continue;
+        p->sliced_len = r.len;
+        p->sliced = copy(r.data, r.len);
+        if (fl_slicer_table(s, p->sliced, p->sliced_len, &parts))
+            die("a sliced photo", "has no table");
+        p->blob_len = parts.blob.len;
+        p->blob = copy(parts.blob.data, parts.blob.len);
+        for (int k = 0; k < FL_SLICE_HEADERS; k++)
+            p->headers[k] =
+                (struct fl_slice_bytes){ copy(parts.headers[k].data, parts.headers[k].len),
+                                         parts.headers[k].len };
+    }
+    fl_slicer_free(s);
+}
+
+/* ---- one picture ---- */
+
+static struct fl_crop view_of(const struct bench *b, const struct variant *v, int index, int round)
+{
+    const struct photo *p = &b->photos[index];
+    const int w = (int)p->header.width, h = (int)p->header.height;
+    const struct fl_crop_key key = { 1, (uint32_t)round, (uint64_t)index, 0 };
+    const FlImage image = {
+        .width = b->size, .height = b->size, .crop = FL_CROP_RANDOM_RESIZED, .flip = 0.5f
+    };
+
+    if (v->whole)
+        return (
+            struct fl_crop){ .box = { 0, 0, w, h }, .rw = w, .rh = h, .window = { 0, 0, w, h } };
+    return fl_crop_draw(&image, &key, w, h);
+}
+
+/* The slice that the view needs, as a JPEG of its own in b->cut. */
+static size_t cut(struct bench *b, const struct photo *p, struct fl_jpeg_request *req)
+{
+    const struct fl_crop *c = &req->crop;
+    const int scale = fl_resize_scale(c->box.w, c->box.h, c->rw, c->rh, req->exact);
+    struct fl_slice_table table;
+    struct fl_slice_range range;
+    FlError err = { .message = "not a table" };
+    size_t len = 0;
+
+    if (fl_slice_table_unpack(&table, p->blob, p->blob_len) ||
+        fl_slice_range(&table, fl_resize_reach(c, scale), scale, &range) ||
+        fl_slice_cut(&table, &range, p->headers, p->sliced + range.offset, b->cut, b->cut_size,
+                     &len, &err))
+        die("slice", err.message);
+    req->origin_x = range.rect.x;
+    req->origin_y = range.rect.y;
+    return len;
+}
+
+static void decode_one(struct bench *b, struct fl_jpeg_decoder *dec, const struct variant *v,
+                       int index, int round)
+{
+    const struct photo *p = &b->photos[index];
+    struct fl_jpeg_request req = { .crop = view_of(b, v, index, round),
+                                   .exact = v->exact || v->whole,
+                                   .channels = 3,
+                                   .tolerate = true,
+                                   .dst = v->whole ? b->whole : b->out };
+    const uint8_t *data = p->data;
+    size_t len = p->len;
+    FlError err;
+
+    req.stride = (ptrdiff_t)req.crop.rw * 3;
+    if (v->slice && p->sliced) {
+        len = cut(b, p, &req);
+        data = b->cut;
+    }
+    if (fl_jpeg_decode(dec, data, len, &req, &err, NULL))
+        die(v->name, err.message);
+    if (v->normalize)
+        fl_kernels_get(v->cpu)->normalize(&b->normalize, b->out, (size_t)b->size * (size_t)b->size,
+                                          b->floats, (size_t)b->size * (size_t)b->size, true);
+}
+
+/* ---- rounds ---- */
+
+static double seconds[MAX_VARIANTS][MAX_ROUNDS];
+
+static void run(struct bench *b, const bool chosen[], int rounds)
+{
+    struct fl_jpeg_decoder *decs[MAX_VARIANTS] = { NULL };
+    enum { block = 20 };
+
+    for (int v = 0; v < N_VARIANTS; v++)
+        if (fl_jpeg_decoder_new(&decs[v], NULL,
+                                variants[v].no_resize ? &null_kernels
+                                                      : fl_kernels_get(variants[v].cpu)))
+            die("decoder", "cannot be made");
+    for (int round = -1; round < rounds; round++) // round -1 warms up
+        for (int first = 0; first < b->n; first += block)
+            for (int v = 0; v < N_VARIANTS; v++) {
+                if (!chosen[v])
+                    continue;
+                const int64_t start = fl_thread_cpu_ns();
+                for (int i = first; i < first + block && i < b->n; i++)
+                    decode_one(b, decs[v], &variants[v], i, round < 0 ? 0 : round);
+                if (round >= 0)
+                    seconds[v][round] += (double)(fl_thread_cpu_ns() - start) * 1e-9;
+            }
+    for (int v = 0; v < N_VARIANTS; v++)
+        fl_jpeg_decoder_free(decs[v]);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void report(const struct bench *b, const bool chosen[], int rounds)
+{
+    double first = 0;
+
+    printf("%d pictures, %d rounds, kernels %s, %s\n", b->n, rounds,
+           fl_kernels_get(FL_CPU_BEST)->name, fl_jpeg_codec());
+    printf("%-14s %10s %10s %7s  %s\n", "variant", "images/s", "us/image", "ratio", "what");
+    for (int v = 0; v < N_VARIANTS; v++) {
+        if (!chosen[v])
+            continue;
+        qsort(seconds[v], (size_t)rounds, sizeof(double), by_value);
+        const double s = seconds[v][rounds / 2] / b->n;
+        first = first > 0 ? first : s;
+        printf("%-14s %10.0f %10.1f %7.3f  %s\n", variants[v].name, 1 / s, s * 1e6, first / s,
+               variants[v].what);
+    }
+}
+
+static void usage(void)
+{
+    printf(
+        "usage: stage_decode [--photos DIR] [--rounds N] [--images N] [--size PIXELS] "
+        "[VARIANT...]\n"
+        "Decodes JPEGs from memory to SIZE x SIZE random-resized crops on one core. Variants:\n");
+    for (int v = 0; v < N_VARIANTS; v++)
+        printf("  %-14s %s\n", variants[v].name, variants[v].what);
+}
+
+static void make_buffers(struct bench *b)
+{
+    const float mean[3] = FL_IMAGENET_MEAN, std[3] = FL_IMAGENET_STD;
+    const size_t n = (size_t)b->size * (size_t)b->size * 3;
+    size_t largest = 0;
+
+    for (int i = 0; i < b->n; i++) {
+        const struct photo *p = &b->photos[i];
+        const size_t pixels = (size_t)p->header.width * p->header.height;
+        largest = pixels > largest ? pixels : largest;
+        b->cut_size = p->sliced_len > b->cut_size ? p->sliced_len : b->cut_size;
+    }
+    b->cut_size += 4096;
+    b->cut = must(malloc(b->cut_size));
+    b->whole = must(malloc(largest * 3));
+    b->out = must(malloc(n));
+    b->floats = must(aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64));
+    memset(b->floats, 0, n * sizeof(float));
+    fl_normalize_init(&b->normalize, FL_F32, FL_NCHW, 3, mean, std);
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b;
+    const char *dir = getenv("FL_TEST_SHARED");
+    char path[4096];
+    bool chosen[MAX_VARIANTS] = { false }, any = false, slices = false;
+    int rounds = 5, most = MAX_FILES;
+
+    b.size = 224;
+    snprintf(path, sizeof(path), "%s/photos", dir ? dir : "../shared");
+    for (int i = 1; i < argc; i++) {
+        const bool more = i + 1 < argc;
+        if (!strcmp(argv[i], "--photos") && more)
+            snprintf(path, sizeof(path), "%s", argv[++i]);
+        else if (!strcmp(argv[i], "--rounds") && more)
+            rounds = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--images") && more)
+            most = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--size") && more)
+            b.size = atoi(argv[++i]);
+        else {
+            int v = 0;
+            while (v < N_VARIANTS && strcmp(argv[i], variants[v].name))
+                v++;
+            if (v == N_VARIANTS) {
+                usage();
+                return strcmp(argv[i], "--help") ? 2 : 0;
+            }
+            chosen[v] = any = true;
+        }
+    }
+    if (rounds < 1 || rounds > MAX_ROUNDS || b.size < 1 || b.size > 4096)
+        die("option", "--rounds takes 1 to 99, --size 1 to 4096");
+    for (int v = 0; v < N_VARIANTS; v++) {
+        chosen[v] |= !any;
+        slices |= chosen[v] && variants[v].slice;
+    }
+    load(&b, path, most < MAX_FILES ? most : MAX_FILES);
+    if (slices)
+        slice_all(&b);
+    make_buffers(&b);
+    run(&b, chosen, rounds);
+    report(&b, chosen, rounds);
+    return 0;
+}

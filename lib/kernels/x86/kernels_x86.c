@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* x86-64: what the CPU has decides. */
+#include "kernels/kernels.h"
+
+#include "kernels/variants.h"
+
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+}
+
+const struct fl_kernels *fl_kernels_get(enum fl_cpu most)
+{
+    if (most >= FL_CPU_AVX2 && has_avx2())
+        return &fl_kernels_avx2;
+    return &fl_kernels_c;
+}
