@@ -24,7 +24,10 @@ static inline void add_pair(const uint8_t *a, const uint8_t *b, __m256i w, __m25
 
 static inline __m256i weight_pair(const int16_t *w)
 {
-    return _mm256_set1_epi32((int32_t)((uint32_t)(uint16_t)w[0] | (uint32_t)(uint16_t)w[1] << 16));
+    int32_t pair;
+
+    memcpy(&pair, w, sizeof(pair)); // one broadcast from memory
+    return _mm256_set1_epi32(pair);
 }
 
 static inline __attribute__((always_inline)) void vertical_pairs(const uint8_t *const *rows,
@@ -65,18 +68,21 @@ static void vertical(const uint8_t *const *rows, const int16_t *weights, int tap
 /* ---- horizontal, three channels ---- */
 
 /* Sums r, g, b, 0 of one output pixel for two rows, one row in each half. */
-static inline __attribute__((always_inline)) __m256i
-pixel3(const int16_t *in0, const int16_t *in1, const int16_t *w, int pairs, __m256i half)
+static inline __attribute__((always_inline)) __m256i pixel3(const int16_t *in0, const int16_t *in1,
+                                                            int32_t start, const int16_t *w,
+                                                            int pairs, __m256i half)
 {
     // r0 g0 b0 r1 g1 b1 -> r0 r1 g0 g1 b0 b1 0 0
     const __m256i order = _mm256_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1, 0,
                                            1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1);
     __m256i sum = half;
 
-    for (int k = 0; k < pairs; k++) {
-        const __m256i v = _mm256_inserti128_si256(
-            _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(in0 + (ptrdiff_t)6 * k))),
-            _mm_loadu_si128((const __m128i *)(in1 + (ptrdiff_t)6 * k)), 1);
+    in0 += (ptrdiff_t)3 * start;
+    in1 += (ptrdiff_t)3 * start;
+    for (int k = 0; k < pairs; k++, in0 += 6, in1 += 6) {
+        const __m128i v0 = _mm_loadu_si128((const __m128i *)in0);
+        const __m128i v1 = _mm_loadu_si128((const __m128i *)in1);
+        const __m256i v = _mm256_inserti128_si256(_mm256_castsi128_si256(v0), v1, 1);
         sum = _mm256_add_epi32(
             sum, _mm256_madd_epi16(_mm256_shuffle_epi8(v, order), weight_pair(w + 2 * k)));
     }
@@ -104,21 +110,27 @@ horizontal3_pairs(const int16_t *in0, const int16_t *in1, const struct fl_axis *
         _mm256_setr_epi8(12, 13, 14, 8, 9, 10, 4, 5, 6, 0, 1, 2, -1, -1, -1, -1, 12, 13, 14, 8, 9,
                          10, 4, 5, 6, 0, 1, 2, -1, -1, -1, -1);
     const __m256i order = mirror ? backward : forward;
-    const int n = axis->n;
+    const ptrdiff_t n = axis->n, taps = 2 * (ptrdiff_t)pairs;
+    const int32_t *start = axis->start;
+    const int16_t *weights = axis->weights;
 
-    for (int x = 0; x < n; x += 4) {
-        __m256i s[4];
+    in0 -= (ptrdiff_t)3 * axis->lo;
+    in1 -= (ptrdiff_t)3 * axis->lo;
+    for (ptrdiff_t x = 0; x < n; x += 4) {
         // The last group begins earlier where n is no multiple of four: it writes some pixels again.
-        const int first = x + 4 <= n ? x : n - 4;
-        for (int j = 0; j < 4; j++) {
-            const ptrdiff_t at = (ptrdiff_t)3 * (axis->start[first + j] - axis->lo);
-            s[j] = pixel3(in0 + at, in1 + at, axis->weights + (ptrdiff_t)(first + j) * axis->taps,
-                          pairs, half);
-            s[j] = _mm256_srl_epi32(s[j], shift);
-        }
-        const __m256i a = _mm256_packs_epi32(s[0], s[1]), b = _mm256_packs_epi32(s[2], s[3]);
+        const ptrdiff_t first = x + 4 <= n ? x : n - 4;
+        const int32_t *at = start + first;
+        const int16_t *w = weights + first * taps;
+        const __m256i s0 = pixel3(in0, in1, at[0], w, pairs, half);
+        const __m256i s1 = pixel3(in0, in1, at[1], w + taps, pairs, half);
+        const __m256i s2 = pixel3(in0, in1, at[2], w + 2 * taps, pairs, half);
+        const __m256i s3 = pixel3(in0, in1, at[3], w + 3 * taps, pairs, half);
+        const __m256i a =
+            _mm256_packs_epi32(_mm256_srl_epi32(s0, shift), _mm256_srl_epi32(s1, shift));
+        const __m256i b =
+            _mm256_packs_epi32(_mm256_srl_epi32(s2, shift), _mm256_srl_epi32(s3, shift));
         const __m256i v = _mm256_shuffle_epi8(_mm256_packus_epi16(a, b), order);
-        const ptrdiff_t to = (ptrdiff_t)3 * (mirror ? n - 4 - first : first);
+        const ptrdiff_t to = 3 * (mirror ? n - 4 - first : first);
         store12(out0 + to, _mm256_castsi256_si128(v));
         store12(out1 + to, _mm256_extracti128_si256(v, 1));
     }
