@@ -297,7 +297,8 @@ static void start_region(struct job *j)
 static void make_buffers(struct job *j)
 {
     const size_t row = (size_t)j->crop_width * (size_t)j->channels + 64;
-    const size_t t = ((size_t)(j->h.hi - j->h.lo) * (size_t)j->channels + FL_RESIZE_PAD) * 2;
+    const size_t cols = (size_t)(j->h.hi - j->h.lo + j->h.taps);
+    const size_t t = (cols * (size_t)j->channels + FL_RESIZE_PAD) * 2;
     const size_t out = (size_t)j->h.n * (size_t)j->channels;
 
     j->ring_rows = j->v.taps + BATCH;

@@ -28,10 +28,10 @@ struct fl_kernels {
     void (*vertical)(const uint8_t *const *rows, const int16_t *weights, int taps, int bits, int n,
                      int16_t *out);
 
-    /* Horizontal pass on two rows at once, one pixel per output of axis: in0, in1 are rows of t
-     * whose first sample is decoded pixel axis->lo, readable FL_RESIZE_PAD samples beyond the last;
-     * out0, out1 take axis->n pixels, mirrored if `mirror`. Nothing beyond them is written. in1 ==
-     * in0 and out1 == out0 is fine. */
+    /* Horizontal pass on two rows at once, one pixel per output of axis: in0, in1 are rows of t whose
+     * first sample is decoded pixel axis->lo, readable up to that of pixel axis->hi + axis->taps and
+     * FL_RESIZE_PAD samples more (whatever stands there). out0, out1 take axis->n pixels, mirrored if `mirror`.
+     * Nothing beyond them is written. in1 == in0 and out1 == out0 is fine. */
     void (*horizontal[4])(const int16_t *in0, const int16_t *in1, const struct fl_axis *axis,
                           bool mirror, uint8_t *out0,
                           uint8_t *out1); // by channels: [1] and [3]; others NULL

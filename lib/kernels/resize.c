@@ -149,15 +149,12 @@ void fl_axis_make(struct fl_axis *axis, const struct fl_axis_spec *spec, void *m
     axis->start = mem;
     axis->weights = (int16_t *)((char *)mem + round64((size_t)spec->n * sizeof(axis->start[0])));
 
-    const int32_t latest = axis->hi - axis->taps > axis->lo ? axis->hi - axis->taps : axis->lo;
     for (int32_t i = 0; i < spec->n; i++) {
         const int64_t x = (int64_t)spec->first + i;
-        const int32_t first = first_tap(&g, x), count = end_tap(&g, x) - first;
-        // Near the end the taps begin earlier, with zeros, so that they stay inside [lo, hi).
-        const int32_t start = first < latest ? first : latest;
+        const int32_t start = first_tap(&g, x), count = end_tap(&g, x) - start;
         int16_t *w = axis->weights + (size_t)i * (size_t)axis->taps;
         axis->start[i] = start;
-        memset(w, 0, (size_t)axis->taps * sizeof(*w));
-        weigh(&g, x, first, count, axis->bits, w + (first - start));
+        weigh(&g, x, start, count, axis->bits, w);
+        memset(w + count, 0, (size_t)(axis->taps - count) * sizeof(*w));
     }
 }

@@ -37,17 +37,16 @@
 
 #include "rect.h"
 
-/* Samples that a row of t must be readable beyond its last pixel's: kernels load whole vectors. */
+/* Samples that a row of t must be readable beyond the last pixel's last tap: kernels load whole vectors. */
 #define FL_RESIZE_PAD 64
 
-/* One axis of one resize. Plain data in memory of the caller. start[i] + taps <= hi, or hi + 1 where
- * hi - lo is odd and no more than taps. */
+/* One axis of one resize. Plain data in memory of the caller. */
 struct fl_axis {
     int32_t n;        // output pixels
-    int32_t taps;     // weights kept for each, even; zeros fill them up
+    int32_t taps;     // weights kept for each, even; zeros behind the last one that counts
     int32_t bits;     // they add up to 1 << bits
     int32_t lo, hi;   // decoded pixels that any output pixel reads: [lo, hi)
-    int32_t *start;   // [n] first tap kept, decoded pixels, ascending
+    int32_t *start;   // [n] first tap, decoded pixels, ascending; start + taps may exceed hi
     int16_t *weights; // [n][taps]
 };
 

@@ -77,7 +77,7 @@ static void check_axis(const struct fl_axis_spec *s)
                 hi = p + 1;
         }
         bad += sum != 1 << axis.bits;
-        bad += axis.start[i] < axis.lo || axis.start[i] + axis.taps > axis.hi + 1;
+        bad += axis.start[i] < axis.lo;
         bad += i > 0 && axis.start[i] < axis.start[i - 1];
     }
     T_EQ(bad, 0);
@@ -144,7 +144,7 @@ static void test_vertical(void)
 
 static void test_horizontal(int channels)
 {
-    static int16_t in[2][3 * 4096 + FL_RESIZE_PAD];
+    static int16_t in[2][3 * 2 * 4096 + FL_RESIZE_PAD];
     static uint8_t out[4][3 * 1024 + 2 * GUARD], want[2][3 * 1024];
 
     t_case(channels == 1 ? "horizontal, grey" : "horizontal, RGB");
