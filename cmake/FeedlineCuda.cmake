@@ -29,7 +29,7 @@ function(feedline_cuda_objects variable)
         file(MAKE_DIRECTORY ${folder})
         add_custom_command(OUTPUT ${object}
             COMMAND ${CMAKE_CUDA_COMPILER} ${flags} -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/lib
-                -I${PROJECT_SOURCE_DIR} -MD -MF ${object}.d -c ${path} -o ${object}
+                -I${PROJECT_SOURCE_DIR} -I${CMAKE_CURRENT_SOURCE_DIR} -MD -MF ${object}.d -c ${path} -o ${object}
             DEPENDS ${path} DEPFILE ${object}.d COMMENT "Building CUDA object ${name}.o" VERBATIM)
         list(APPEND objects ${object})
     endforeach()

@@ -351,8 +351,28 @@ static void test_sizes(void)
     T_EQ(fl_device_bytes(&cfg), 0);
 }
 
+/* The build's own calls, on a machine without a driver or in a build without CUDA. */
+static void test_no_driver(void)
+{
+    struct fl_device *dev = NULL;
+    struct fl_device_cfg cfg = small_cfg();
+
+    t_case("no driver");
+    cfg.ops = NULL;
+    if (fl_device_open(&dev, &cfg) == 0) { // tests/gpu has the rest
+        fl_device_close(&dev);
+        return;
+    }
+    T_EQ(fl_last_error()->code, FL_ERR(ENODEV));
+    T_EQ(fl_last_error()->stage, FL_STAGE_DEVICE);
+    T_OK(strstr(fl_last_error()->message, "no CUDA") || strstr(fl_last_error()->message, "driver"));
+    T_EQ(fl_device_numa_node(FL_CUDA(0)), -1);
+    T_EQ(fl_device_numa_node(FL_CPU), -1);
+}
+
 int main(void)
 {
+    test_no_driver();
     t_case("in order");
     for (uint64_t seed = 0; seed < 40; seed++)
         test_stream(seed, false);

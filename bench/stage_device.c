@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device stage alone: its kernels against a device-to-device copy, its copies against a plain pinned copy of
+ * the same bytes in the same run, turn by turn.
+ * usage: stage_device [batch [side]]     (256 224) */
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cuda_runtime_api.h>
+
+#include "base/clock.h"
+#include "device.h"
+#include "gpu/gpu.h"
+
+#define ROUNDS 9
+#define REPEATS 40
+
+static cudaStream_t stream;
+static cudaEvent_t from, to;
+
+static void must(cudaError_t e, const char *what)
+{
+    if (e == cudaSuccess)
+        return;
+    fprintf(stderr, "stage_device: %s: %s\n", what, cudaGetErrorString(e));
+    exit(e == cudaErrorNoDevice || e == cudaErrorInsufficientDriver ? 77 : 1);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof(*v), ascending);
+    return v[n / 2];
+}
+
+struct kernel_case {
+    struct fl_gpu_normalize args;
+    uint8_t *src, *dst; // several of each, so that the cache does not serve the next round
+    size_t in, out;
+    int sets;
+};
+
+/* Microseconds of one call. */
+static double time_kernel(struct kernel_case *k)
+{
+    float ms;
+
+    must(cudaEventRecord(from, stream), "record");
+    for (int i = 0; i < REPEATS; i++) {
+        k->args.src = k->src + (size_t)(i % k->sets) * k->in;
+        k->args.dst = k->dst + (size_t)(i % k->sets) * k->out;
+        must((cudaError_t)fl_gpu_normalize(&k->args, stream), "normalize");
+    }
+    must(cudaEventRecord(to, stream), "record");
+    must(cudaEventSynchronize(to), "synchronize");
+    must(cudaEventElapsedTime(&ms, from, to), "elapsed");
+    return (double)ms * 1e3 / REPEATS;
+}
+
+static double device_copy_rate(uint8_t *a, size_t bytes)
+{
+    double rates[ROUNDS];
+
+    for (int r = 0; r < ROUNDS; r++) {
+        float ms;
+        must(cudaEventRecord(from, stream), "record");
+        for (int i = 0; i < 8; i++)
+            must(cudaMemcpyAsync(a, a + bytes, bytes, cudaMemcpyDeviceToDevice, stream), "copy");
+        must(cudaEventRecord(to, stream), "record");
+        must(cudaEventSynchronize(to), "synchronize");
+        must(cudaEventElapsedTime(&ms, from, to), "elapsed");
+        rates[r] = 8 * 2 * (double)bytes / ((double)ms * 1e6);
+    }
+    return median(rates, ROUNDS);
+}
+
+static void kernels(int64_t batch, int64_t side, int processors)
+{
+    static const struct {
+        const char *name;
+        FlDtype dtype;
+        FlLayout layout;
+    } cases[] = {
+        { "bfloat16 NHWC", FL_BF16, FL_NHWC }, { "bfloat16 NCHW", FL_BF16, FL_NCHW },
+        { "float32  NHWC", FL_F32, FL_NHWC },  { "float32  NCHW", FL_F32, FL_NCHW },
+        { "uint8    NCHW", FL_U8, FL_NCHW },
+    };
+    const size_t in = ((size_t)(batch * side * side * 3) + 511) / 512 * 512;
+    const int sets = (int)(((size_t)1 << 30) / in) + 2;
+    uint8_t *src, *dst, *random = malloc(in);
+    void *table;
+
+    for (size_t i = 0; i < in; i++)
+        random[i] = (uint8_t)((i * 2654435761U) >> 11);
+    must(cudaMalloc((void **)&src, in * (size_t)sets), "malloc");
+    must(cudaMalloc((void **)&dst, in * 4 * (size_t)sets), "malloc");
+    must(cudaMalloc(&table, 3 * 256 * 4), "malloc");
+    must(cudaMemset(table, 0x35, 3 * 256 * 4), "memset");
+    for (int i = 0; i < sets; i++)
+        must(cudaMemcpy(src + in * (size_t)i, random, in, cudaMemcpyHostToDevice), "copy");
+    const double ceiling = device_copy_rate(dst, in * 2 * (size_t)sets);
+    printf("device-to-device copy             %7.0f GB/s read + written\n", ceiling);
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        struct kernel_case k = { .src = src, .dst = dst, .in = in, .sets = sets };
+        double us[ROUNDS];
+        k.out = in * fl_dtype_bytes(cases[c].dtype);
+        k.args = (struct fl_gpu_normalize){ .table = table,
+                                            .rows = batch,
+                                            .pixels = side * side,
+                                            .channels = 3,
+                                            .dtype = cases[c].dtype,
+                                            .layout = cases[c].layout,
+                                            .processors = processors };
+        time_kernel(&k);
+        for (int r = 0; r < ROUNDS; r++)
+            us[r] = time_kernel(&k);
+        const double t = median(us, ROUNDS), rate = (double)(k.in + k.out) / (t * 1e3);
+        printf("normalise to %s        %7.1f us  %7.0f GB/s  %.2f of the copy\n", cases[c].name, t,
+               rate, rate / ceiling);
+    }
+    cudaFree(src);
+    cudaFree(dst);
+    cudaFree(table);
+    free(random);
+}
+
+/* GB/s of copies out of `host`, back to back. */
+static double plain_rate(uint8_t *device, const uint8_t *host, size_t bytes)
+{
+    float ms;
+
+    must(cudaEventRecord(from, stream), "record");
+    for (int i = 0; i < REPEATS; i++)
+        must(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream), "copy");
+    must(cudaEventRecord(to, stream), "record");
+    must(cudaEventSynchronize(to), "synchronize");
+    must(cudaEventElapsedTime(&ms, from, to), "elapsed");
+    return (double)REPEATS * (double)bytes / ((double)ms * 1e6);
+}
+
+/* The same bytes through the stage, all of it: copies, kernels, events, with a consumer that only waits. */
+static double stage_rate(struct fl_device *dev, uint8_t *host, size_t slot, int64_t batch,
+                         double *busy)
+{
+    struct fl_device_stats s0, s1;
+
+    fl_device_stats(dev, &s0);
+    const int64_t t0 = fl_now_ns();
+    for (unsigned i = 0; i < REPEATS; i++) {
+        const unsigned h = i % 3, d = i % 2;
+        uint8_t *at = host + h * slot;
+        const struct fl_device_job job = { .host_slot = h,
+                                           .device_slot = d,
+                                           .rows = batch,
+                                           .src = { at },
+                                           .valid = at + slot - 4096 };
+        if (fl_device_wait_copied(dev, h, INT64_MAX) || fl_device_copy(dev, &job) ||
+            fl_device_acquire(dev, d, stream) || fl_device_release(dev, d, stream)) {
+            fprintf(stderr, "stage_device: %s\n", fl_last_error()->message);
+            exit(1);
+        }
+    }
+    must(cudaStreamSynchronize(stream), "synchronize");
+    const double seconds = (double)(fl_now_ns() - t0) * 1e-9;
+    fl_device_stats(dev, &s1);
+    *busy = (double)(s1.h2d_bytes - s0.h2d_bytes) / ((s1.h2d_seconds - s0.h2d_seconds) * 1e9);
+    return (double)(s1.h2d_bytes - s0.h2d_bytes) / (seconds * 1e9);
+}
+
+static void copies(int64_t batch, int32_t side)
+{
+    static uint32_t table[3][256];
+    const size_t bytes = (size_t)batch * (size_t)side * (size_t)side * 3;
+    const size_t slot = (bytes + 4095) / 4096 * 4096 + 4096; // the mask in the last page
+    struct fl_device *dev = NULL;
+    struct fl_device_cfg cfg = {
+        .device = FL_CUDA(0), .n_slots = 2, .n_host_slots = 3, .max_rows = batch, .n_columns = 1
+    };
+    uint8_t *host =
+        mmap(NULL, 3 * slot, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *device, *pinned, *pageable = malloc(bytes);
+    double plain[ROUNDS], wall[ROUNDS], busy[ROUNDS], slow[ROUNDS];
+
+    if (host == MAP_FAILED || !pageable)
+        exit(1);
+    madvise(host, 3 * slot, MADV_HUGEPAGE);
+    memset(host, 7, 3 * slot);
+    memset(pageable, 7, bytes);
+    cfg.columns[0] = (struct fl_device_column){ .op = FL_DEVICE_IMAGE,
+                                                .height = side,
+                                                .width = side,
+                                                .channels = 3,
+                                                .dtype = FL_BF16,
+                                                .layout = FL_NHWC,
+                                                .table = table };
+    must(cudaHostAlloc((void **)&pinned, bytes, 0), "pinned memory");
+    must(cudaMalloc((void **)&device, bytes), "malloc");
+    if (fl_device_open(&dev, &cfg) || fl_device_pin(dev, host, 3 * slot)) {
+        fprintf(stderr, "stage_device: %s\n", fl_last_error()->message);
+        exit(1);
+    }
+    stage_rate(dev, host, slot, batch, busy);
+    for (int r = 0; r < ROUNDS; r++) {
+        plain[r] = plain_rate(device, pinned, bytes);
+        wall[r] = stage_rate(dev, host, slot, batch, &busy[r]);
+        slow[r] = plain_rate(device, pageable, bytes);
+    }
+    const double p = median(plain, ROUNDS), w = median(wall, ROUNDS), b = median(busy, ROUNDS);
+    printf("plain pinned copy, %zu bytes  %7.2f GB/s\n", bytes, p);
+    printf("device stage, while it copies     %7.2f GB/s  %.3f of the plain copy\n", b, b / p);
+    printf("device stage, wall clock          %7.2f GB/s  %.3f of the plain copy, %.0f rows/s\n", w,
+           w / p, w * 1e9 / ((double)bytes / (double)batch));
+    printf("pageable copy                     %7.2f GB/s\n", median(slow, ROUNDS));
+    fl_device_close(&dev);
+    cudaFree(device);
+    cudaFreeHost(pinned);
+    free(pageable);
+    munmap(host, 3 * slot);
+}
+
+int main(int argc, char **argv)
+{
+    const int64_t batch = argc > 1 ? atoll(argv[1]) : 256;
+    const int32_t side = argc > 2 ? atoi(argv[2]) : 224;
+    int processors = 0;
+
+    if (batch < 1 || side < 1)
+        return 2;
+    must(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "device 0");
+    must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+    must(cudaEventCreate(&from), "event");
+    must(cudaEventCreate(&to), "event");
+    kernels(batch, side, processors);
+    copies(batch, side);
+    return 0;
+}
