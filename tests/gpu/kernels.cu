@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of a pretended consumer.
-#include <cstdint>
+#include <stdint.h>
 
 #include <cuda_runtime.h>
 

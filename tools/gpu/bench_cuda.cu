@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "gpu/bench_gpu.h"
+#include "bench_gpu.h"
 
 #include <errno.h>
 #include <stdio.h>

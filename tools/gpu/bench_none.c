@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A build without CUDA. */
-#include "gpu/bench_gpu.h"
+#include "bench_gpu.h"
 
 #include <errno.h>
 #include <stdio.h>
