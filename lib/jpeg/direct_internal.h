@@ -4,6 +4,7 @@
 #define FL_JPEG_DIRECT_INTERNAL_H
 
 #include "jpeg/direct.h"
+#include "jpeg/entry.h"
 #include "jpeg/entropy.h"
 #include "jpeg/pixels.h"
 #include "jpeg/slice_internal.h"
@@ -57,12 +58,13 @@ struct fl_direct {
         const uint8_t *scan, *end; // stuffed bytes of the file
         uint64_t scan_offset;
         uint32_t mcus_per_row, interval;
-        uint64_t at; // MCU that comes next
+        const uint8_t *segment; // where the unstuffed bytes were
+        uint64_t at;            // MCU that comes next
         int dc[4];
         struct fl_bit_reader bits;
-        bool open;               // bits are in the middle of a segment
-        const uint8_t *points;   // entry points of the MCUs, or NULL
-        uint32_t every, per_row; // MCUs from one entry point to the next; points of an MCU row
+        bool open;                      // bits are in the middle of a segment
+        const uint8_t *data, *data_end; // the scan up to the end of the file
+        struct fl_entry_table entries;  // points 0: none
     } file;
 
     struct fl_slice_memory memory; // planes, rows and

@@ -97,31 +97,58 @@ static struct fl_rect draw(struct fl_rng *rng, int w, int h)
     return b;
 }
 
+/* A file from its beginning, then from its entry points. */
+static void check_file(struct fl_direct *d, const uint8_t *file, size_t len,
+                       struct fl_slice_bytes entries, const struct pixels *full,
+                       const struct fl_direct_view *v)
+{
+    FlError err = { 0 };
+
+    T_EQ(fl_direct_file(d, file, len, (struct fl_slice_bytes){ 0 }, v, &err), 0);
+    T_STR(err.message, "");
+    compare(d, full, v);
+    T_EQ(fl_direct_file(d, file, len, entries, v, &err), 0);
+    T_STR(err.message, "");
+    compare(d, full, v);
+}
+
+/* Entry points as the index would keep them; free() them. */
+static struct fl_slice_bytes entries_of(const uint8_t *file, size_t len)
+{
+    struct fl_slice_bytes made = { 0 };
+    FlError err = { 0 };
+    uint8_t *copy;
+
+    T_EQ(fl_direct_entries(directs[0], file, len, &made, &err), 0);
+    T_STR(err.message, "");
+    copy = malloc(made.len + 1);
+    memcpy(copy, made.data, made.len);
+    return (struct fl_slice_bytes){ copy, made.len };
+}
+
 static void check_picture(const struct sliced *s, const uint8_t *original, size_t len,
                           unsigned boxes, struct fl_rng *rng)
 {
     const int w = (int)s->table.frame.width, h = (int)s->table.frame.height;
+    struct fl_slice_bytes entries = { 0 };
 
+    if (original)
+        entries = entries_of(original, len);
     for (int scale = 8; scale; scale /= 2) {
         struct pixels full;
         T_OK(decode(s->file, s->len, scale, &full));
         for (unsigned i = 0; i <= boxes; i++) {
             const struct fl_direct_view v = { i ? draw(rng, w, h) : (struct fl_rect){ 0, 0, w, h },
                                               scale, 3 };
-            FlError err = { 0 };
             for (int k = 0; k < 2; k++) {
                 check_slice(directs[k], s, &full, &v);
-                if (!original)
-                    continue;
-                T_EQ(fl_direct_file(directs[k], original, len, (struct fl_slice_bytes){ 0 }, &v,
-                                    &err),
-                     0);
-                T_STR(err.message, "");
-                compare(directs[k], &full, &v);
+                if (original)
+                    check_file(directs[k], original, len, entries, &full, &v);
             }
         }
         free(full.data);
     }
+    free((void *)entries.data);
 }
 
 static const struct {
@@ -293,6 +320,63 @@ static void damage(void)
     free(jpeg);
 }
 
+/* Entry points that are not this file's, or nobody's: an error or wrong pixels, never more than that. */
+static void hostile_entries(void)
+{
+    struct fl_rng rng;
+    size_t len, other_len;
+    uint8_t *jpeg = encode(150, 90, 2, ENCODE_RESTART, &len);
+    uint8_t *other = encode(160, 90, 2, 0, &other_len), row[3 * 200];
+    const struct fl_slice_bytes good = entries_of(jpeg, len),
+                                foreign = entries_of(other, other_len);
+    const struct fl_direct_view whole = { { 0, 0, 150, 90 }, 8, 3 };
+    FlError err;
+
+    t_case("hostile entries");
+    fl_rng_init(&rng, 6, 0, 0, FL_RNG_USER, 0);
+    T_EQ(fl_direct_file(directs[1], jpeg, len, foreign, &whole, &err), FL_ERR(EBADMSG));
+    T_HAS(err.message, "entry points");
+    for (int i = 0; i < 5000; i++) {
+        const struct fl_direct_view v = { draw(&rng, 150, 90), 8 >> (i & 3), 3 };
+        struct fl_slice_bytes bad = { malloc(good.len), good.len };
+        int code;
+        memcpy((uint8_t *)bad.data, good.data, good.len);
+        for (uint64_t k = 1 + fl_rng_below(&rng, 6); k; k--)
+            ((uint8_t *)bad.data)[fl_rng_below(&rng, i & 1 ? 40 : good.len)] ^=
+                (uint8_t)(1 << fl_rng_below(&rng, 8));
+        if (i % 7 == 0)
+            bad.len = fl_rng_below(&rng, good.len);
+        code = fl_direct_file(directs[1], jpeg, len, bad, &v, &err);
+        for (int y = 0; !code && y < fl_direct_height(directs[1]); y++)
+            code = fl_direct_row(directs[1], row, &err);
+        T_OK(code == 0 || code == FL_ERR(EBADMSG));
+        free((void *)bad.data);
+    }
+    free((void *)good.data);
+    free((void *)foreign.data);
+    free(jpeg);
+    free(other);
+}
+
+/* Files of which libjpeg-turbo warns get no entry points. */
+static void no_entries(void)
+{
+    struct fl_slice_bytes made;
+    FlError err;
+    size_t len;
+    uint8_t *jpeg = encode(150, 90, 2, 0, &len);
+
+    t_case("no entries");
+    T_EQ(fl_direct_entries(directs[1], jpeg, len - 2, &made, &err), FL_ERR(EBADMSG));
+    T_EQ(fl_direct_entries(directs[1], jpeg, len / 2, &made, &err), FL_ERR(EBADMSG));
+    T_EQ(fl_direct_entries(directs[1], jpeg, 100, &made, &err), FL_ERR(EBADMSG));
+    T_EQ(fl_direct_entries(directs[1], jpeg, len, &made, &err), 0);
+    free(jpeg);
+    jpeg = encode(150, 90, 2, ENCODE_PROGRESSIVE, &len);
+    T_EQ(fl_direct_entries(directs[1], jpeg, len, &made, &err), FL_ERR(ENOTSUP));
+    free(jpeg);
+}
+
 static void photos(void)
 {
     const char *shared = getenv("FL_TEST_SHARED");
@@ -334,6 +418,8 @@ int main(void)
     channels();
     refusals();
     damage();
+    no_entries();
+    hostile_entries();
     photos();
     fl_direct_free(directs[0]);
     fl_direct_free(directs[1]);
