@@ -4,6 +4,8 @@
 #ifndef FL_TOOLS_COMMANDS_H
 #define FL_TOOLS_COMMANDS_H
 
+int command_index(int argc, char **argv);
+int command_inspect(int argc, char **argv);
 int command_synth(int argc, char **argv);
 int command_version(int argc, char **argv);
 

@@ -12,6 +12,8 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *help;
 } commands[] = {
+    { "index", command_index, "make the index of a dataset" },
+    { "inspect", command_inspect, "show what a dataset holds, and one sample of it" },
     { "synth", command_synth, "make photo-like JPEGs to try things out with" },
     { "version", command_version, "print version and what this build holds" },
 };

@@ -3,7 +3,6 @@
 #include "index/build.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +13,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/ordered.h"
 #include "base/thread.h"
 #include "formats/format.h"
 #include "formats/scan.h"
@@ -23,7 +23,7 @@
 #define FILES_PER_PIECE 256
 #define MAX_THREADS 64
 
-/* One build. Lock rule: everything below `lock` is under it. */
+/* One build. */
 struct build {
     const char *path;
     const FlDatasetOptions *opt;
@@ -42,12 +42,7 @@ struct build {
     int int_of[FL_INDEX_MAX_FIELDS];   // likewise: number of the same field as bytes, plus 1
     size_t n_pieces, per_piece, n_containers;
     struct fl_piece *pieces;
-    int window; // pieces that may be ahead of the one that is joined next
-
-    pthread_mutex_t lock;
-    pthread_cond_t changed; // a piece was finished or joined
-    size_t next, joined;    // pieces handed out; joined
-    bool *finished;
+    struct fl_ordered ordered;
 };
 
 static int no_memory(const struct build *b)
@@ -200,32 +195,33 @@ static void settle_fields(struct build *b)
 
 /* ---- threads ---- */
 
-/* Walk pieces until none is left. No piece is taken that is too far ahead of the joining. */
-static void *collect_pieces(void *arg)
+static void *begin_thread(void *cookie)
 {
-    struct build *b = arg;
-    struct fl_collector c = { .format = b->format,
-                              .listing = &b->listing,
-                              .keep_sidecars = b->opt->keep_sidecars,
-                              .progress = &b->progress };
+    struct build *b = cookie;
+    struct fl_collector *c = calloc(1, sizeof(*c));
 
-    pthread_mutex_lock(&b->lock);
-    for (;;) {
-        while (b->next < b->n_pieces && b->next >= b->joined + (size_t)b->window &&
-               !atomic_load(&b->progress.stop))
-            pthread_cond_wait(&b->changed, &b->lock);
-        if (b->next == b->n_pieces || atomic_load(&b->progress.stop))
-            break;
-        const size_t i = b->next++;
-        pthread_mutex_unlock(&b->lock);
-        fl_collect(&c, &b->pieces[i]);
-        pthread_mutex_lock(&b->lock);
-        b->finished[i] = true;
-        pthread_cond_broadcast(&b->changed);
-    }
-    pthread_mutex_unlock(&b->lock);
-    fl_collector_free(&c);
-    return NULL;
+    if (!c)
+        return NULL;
+    c->format = b->format;
+    c->listing = &b->listing;
+    c->keep_sidecars = b->opt->keep_sidecars;
+    c->progress = &b->progress;
+    c->stop = &b->ordered.stop;
+    return c;
+}
+
+static void end_thread(void *cookie, void *state)
+{
+    (void)cookie;
+    fl_collector_free(state);
+    free(state);
+}
+
+static void collect_piece(void *cookie, void *state, size_t i)
+{
+    struct build *b = cookie;
+
+    fl_collect(state, &b->pieces[i]);
 }
 
 static int report(struct build *b, bool end)
@@ -249,72 +245,36 @@ static int report(struct build *b, bool end)
     return 0;
 }
 
-/* Wait until piece i is there; meanwhile ten reports a second. */
-static int wait_for(struct build *b, size_t i, int64_t *next_report)
+static int idle(void *cookie)
 {
-    int err = 0;
+    return report(cookie, false);
+}
 
-    pthread_mutex_lock(&b->lock);
-    while (!err && !b->finished[i]) {
-        if (fl_cond_wait_until(&b->changed, &b->lock, *next_report) != -ETIMEDOUT)
-            continue;
-        pthread_mutex_unlock(&b->lock);
-        err = report(b, false);
-        *next_report = fl_now_ns() + 100000000;
-        pthread_mutex_lock(&b->lock);
-    }
-    pthread_mutex_unlock(&b->lock);
+static int join(void *cookie, size_t i)
+{
+    struct build *b = cookie;
+    const int err = join_piece(b, &b->pieces[i]);
+
+    fl_piece_free(&b->pieces[i]);
     return err;
 }
 
-static int join_all(struct build *b)
-{
-    int64_t next_report = fl_now_ns() + 100000000;
-    int err = 0;
-
-    for (size_t i = 0; !err && i < b->n_pieces; i++) {
-        if ((err = wait_for(b, i, &next_report)))
-            break;
-        err = join_piece(b, &b->pieces[i]);
-        fl_piece_free(&b->pieces[i]);
-        pthread_mutex_lock(&b->lock);
-        b->joined = i + 1;
-        pthread_cond_broadcast(&b->changed);
-        pthread_mutex_unlock(&b->lock);
-        if (!err && fl_now_ns() > next_report) {
-            err = report(b, false);
-            next_report = fl_now_ns() + 100000000;
-        }
-    }
-    return err;
-}
-
-/* Walk every container with several threads, join here. */
+/* Walk every container with several threads, join here. Walking waits for the drive more than it computes. */
 static int walk_all(struct build *b)
 {
-    pthread_t threads[MAX_THREADS];
-    FlError why = { 0 };
     int n = b->opt->n_threads ? b->opt->n_threads : 4 * fl_cpu_count();
-    int started = 0, err = 0;
 
     n = n > MAX_THREADS ? MAX_THREADS : n;
-    n = (size_t)n > b->n_pieces ? (int)b->n_pieces : n;
-    b->window = 4 * n;
-    for (; !err && started < n; started += !err)
-        err = fl_thread_start(&threads[started], "fl-index", collect_pieces, b);
-    if (err && started)
-        err = 0; // fewer threads do as well
-    else if (err)
-        fl_err(err, FL_STAGE_PLAN, "%s: no thread for indexing: %s", b->path, strerror(-err));
-    if (!err && (err = join_all(b)))
-        why = *fl_err_slot();
-    atomic_store(&b->progress.stop, true);
-    pthread_mutex_lock(&b->lock);
-    pthread_cond_broadcast(&b->changed);
-    pthread_mutex_unlock(&b->lock);
-    while (started > 0)
-        pthread_join(threads[--started], NULL);
-    return why.code ? fl_err_raise(&why) : err;
+    b->ordered = (struct fl_ordered){ .n = b->n_pieces,
+                                      .n_threads = n,
+                                      .window = 4 * (size_t)n,
+                                      .name = "fl-index",
+                                      .begin = begin_thread,
+                                      .end = end_thread,
+                                      .work = collect_piece,
+                                      .join = join,
+                                      .idle = idle };
+    return fl_ordered_run(&b->ordered, b);
 }
 
 /* ---- the whole ---- */
@@ -337,8 +297,7 @@ static int prepare(struct build *b)
     b->per_piece = b->format == &fl_format_folder ? FILES_PER_PIECE : 1;
     b->n_pieces = (b->n_containers + b->per_piece - 1) / b->per_piece;
     b->pieces = calloc(b->n_pieces + 1, sizeof(*b->pieces));
-    b->finished = calloc(b->n_pieces + 1, sizeof(*b->finished));
-    if (!b->pieces || !b->finished)
+    if (!b->pieces)
         return no_memory(b);
     for (size_t i = 0; i < b->n_pieces; i++) {
         b->pieces[i].first = i * b->per_piece;
@@ -373,7 +332,7 @@ static int begin_writer(struct build *b)
     if ((err = fl_index_writer_new(&b->w,
                                    b->format == &fl_format_folder ? FL_KIND_FOLDER : FL_KIND_TAR)))
         return err;
-    fl_index_writer_options(b->w, fl_options_hash(b->opt));
+    fl_index_writer_options(b->w, fl_options_hash(b->opt), b->opt->keep_sidecars);
     for (size_t i = 0; i < b->listing.dirs.len / sizeof(*dirs); i++)
         if ((err = fl_index_writer_dir(b->w, fl_listing_path(&b->listing, dirs[i].path),
                                        dirs[i].mtime_ns, dirs[i].hash)))
@@ -445,10 +404,6 @@ int fl_build(struct fl_index_writer **out, const char *path, const FlDatasetOpti
     b->opt = opt;
     b->log = log;
     b->begun = fl_now_ns();
-    if ((err = pthread_mutex_init(&b->lock, NULL)) || (err = -fl_cond_init(&b->changed))) {
-        free(b);
-        return fl_err(FL_ERR(err), FL_STAGE_PLAN, "%s: no lock: %s", path, strerror(err));
-    }
     if (!(err = fl_format_of(path, &b->format)) && !(err = prepare(b)) &&
         !(err = begin_writer(b))) {
         sum_sizes(b);
@@ -463,11 +418,8 @@ int fl_build(struct fl_index_writer **out, const char *path, const FlDatasetOpti
     for (size_t i = 0; b->pieces && i < b->n_pieces; i++)
         fl_piece_free(&b->pieces[i]);
     free(b->pieces);
-    free(b->finished);
     fl_listing_free(&b->listing);
     fl_index_writer_free(&b->w);
-    pthread_cond_destroy(&b->changed);
-    pthread_mutex_destroy(&b->lock);
     free(b);
     return err ? fl_err_raise(&why) : 0;
 }

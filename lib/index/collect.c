@@ -266,7 +266,7 @@ static int take_member(void *cookie, struct fl_source *src, const struct fl_memb
     size_t key_len = 0;
     int field = 0, err;
 
-    if (atomic_load_explicit(&v->c->progress->stop, memory_order_relaxed))
+    if (atomic_load_explicit(v->c->stop, memory_order_relaxed))
         return fl_err(FL_ERR(ECANCELED), FL_STAGE_PLAN, "indexing was stopped");
     if ((err = name_member(v, m, &key_len, &field))) {
         if (err != FL_ERR(ENOENT))
@@ -334,7 +334,7 @@ void fl_collect(struct fl_collector *c, struct fl_piece *p)
 {
     for (size_t i = 0; i < p->n; i++) {
         int err = 0;
-        if (atomic_load_explicit(&c->progress->stop, memory_order_relaxed))
+        if (atomic_load_explicit(c->stop, memory_order_relaxed))
             err = fl_err(FL_ERR(ECANCELED), FL_STAGE_PLAN, "indexing was stopped");
         if (err || (err = visit_container(c, p, i))) {
             p->err = *fl_err_slot();

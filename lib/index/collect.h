@@ -50,7 +50,6 @@ struct fl_piece {
 struct fl_collect_progress {
     atomic_int_fast64_t members;
     atomic_uint_fast64_t bytes;
-    atomic_bool stop; // give up soon
 };
 
 /* Buffers of one thread. */
@@ -59,6 +58,7 @@ struct fl_collector {
     const struct fl_listing *listing;
     bool keep_sidecars;
     struct fl_collect_progress *progress;
+    const atomic_bool *stop; // give up soon
     struct fl_source src;
     struct fl_bytes path;
     uint32_t *table; // keys of the container, open addressing: index of its first member + 1

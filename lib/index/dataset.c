@@ -26,7 +26,6 @@ struct FlDataset {
     char *path; // as given
     char *root; // folder that containers are relative to
     struct fl_index *ix;
-    bool keep_sidecars;
     int64_t *mtimes; // of archives that were compared by their headers; NULL: as in the index
 };
 
@@ -212,7 +211,6 @@ int fl_dataset_open(FlDataset **out, const char *path, const FlDatasetOptions *o
     ds->root = o.root;
     ds->ix = o.ix;
     ds->mtimes = o.mtimes;
-    ds->keep_sidecars = o.opt.keep_sidecars;
     *out = ds;
     return 0;
 }
@@ -256,11 +254,6 @@ const char *fl_dataset_root(const FlDataset *ds)
 const char *fl_dataset_path(const FlDataset *ds)
 {
     return ds->path;
-}
-
-bool fl_dataset_keeps_sidecars(const FlDataset *ds)
-{
-    return ds->keep_sidecars;
 }
 
 int fl_dataset_check_process(const FlDataset *ds)
@@ -317,7 +310,7 @@ int fl_dataset_check_container(const FlDataset *ds, uint32_t id, int fd, FlError
         if (want == FL_MTIME_NONE ||
             want == (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec)
             return 0;
-        if (fl_container_hash(fl_index_info(ds->ix)->kind, fd, path, ds->keep_sidecars, &hash))
+        if (fl_container_hash(ds->ix, fd, path, &hash))
             *err = *fl_err_slot();
         else if (hash == c.hash)
             return 0;

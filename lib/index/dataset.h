@@ -22,9 +22,6 @@ const char *fl_dataset_root(const FlDataset *ds);
 /* As the user gave it. */
 const char *fl_dataset_path(const FlDataset *ds);
 
-/* Sidecar files count as data. */
-bool fl_dataset_keeps_sidecars(const FlDataset *ds);
-
 /* 0, or FL_ERR(EBADMSG) with a sentence: the folder is the unfinished output of the sharder. */
 int fl_dataset_check_finished(const char *root);
 

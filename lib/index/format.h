@@ -53,8 +53,10 @@ struct fl_index_header {
 };
 _Static_assert(sizeof(struct fl_index_header) == 96, "on-disk layout");
 
-#define FL_INDEX_KEYS_ARE_PATHS                                                                    \
-    1u // no KEYS: a sample's key is its container's path without extension
+/* Flags of the header. KEYS_ARE_PATHS: no FL_SEC_KEYS, a sample's key is its container's path without
+ * extension. KEEP_SIDECARS: sidecar files were taken for data. */
+#define FL_INDEX_KEYS_ARE_PATHS 1u
+#define FL_INDEX_KEEP_SIDECARS 2u
 
 enum fl_section_type {
     FL_SEC_CONTAINERS = 1,  // struct fl_index_file each

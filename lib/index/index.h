@@ -64,6 +64,7 @@ struct fl_index_info {
     uint64_t cache_bytes; // memory that its blocks may take
     int64_t skipped;
     uint64_t options;
+    bool keep_sidecars;
     enum fl_index_kind kind;
 };
 

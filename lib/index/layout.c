@@ -275,7 +275,8 @@ static void seal_header(struct layout *l, const struct fl_index_writer *w)
     h->fingerprint = fingerprint(w, l);
     h->data = (bytes + FL_INDEX_DATA_ALIGN - 1) / FL_INDEX_DATA_ALIGN * FL_INDEX_DATA_ALIGN;
     h->kind = (uint32_t)w->kind;
-    h->flags = w->keys_are_paths ? FL_INDEX_KEYS_ARE_PATHS : 0;
+    h->flags = (w->keys_are_paths ? FL_INDEX_KEYS_ARE_PATHS : 0) |
+               (w->keep_sidecars ? FL_INDEX_KEEP_SIDECARS : 0);
     h->skipped = (uint64_t)w->skipped;
     h->options = w->options;
     // Header and table are neighbours in struct layout, as in the file.

@@ -353,6 +353,7 @@ static int open_index(struct fl_index *ix, uint64_t file_bytes, uint64_t cache_b
                                        .options = h.options,
                                        .kind = (enum fl_index_kind)h.kind };
     ix->keys_are_paths = h.flags & FL_INDEX_KEYS_ARE_PATHS;
+    ix->info.keep_sidecars = h.flags & FL_INDEX_KEEP_SIDECARS;
     if (!(ix->blocks = calloc(1, sizeof(*ix->blocks)))) {
         err = no_memory(ix);
         goto out;

@@ -34,22 +34,22 @@ static const struct fl_format *format_of(enum fl_index_kind kind)
     return kind == FL_KIND_FOLDER ? &fl_format_folder : &fl_format_tar;
 }
 
-int fl_container_hash(enum fl_index_kind kind, int fd, const char *path, bool keep_sidecars,
-                      uint64_t *hash)
+int fl_container_hash(const struct fl_index *ix, int fd, const char *path, uint64_t *hash)
 {
     struct fl_source src = { 0 };
     struct fl_skips skips = { 0 };
     int err = fl_source_borrow(&src, fd, path, 4096);
 
     if (!err)
-        err = format_of(kind)->walk(&src, keep_sidecars, NULL, NULL, &skips, hash);
+        err = format_of(fl_index_info(ix)->kind)
+                  ->walk(&src, fl_index_info(ix)->keep_sidecars, NULL, NULL, &skips, hash);
     fl_source_free(&src);
     return err;
 }
 
 /* ---- folders ---- */
 
-static int check_dir(const struct fl_index *ix, const char *root, int64_t i, bool keep_sidecars)
+static int check_dir(const struct fl_index *ix, const char *root, int64_t i)
 {
     char path[FL_INDEX_MAX_NAME];
     struct fl_index_dir dir;
@@ -69,8 +69,8 @@ static int check_dir(const struct fl_index *ix, const char *root, int64_t i, boo
                   : fl_err_file(errno, "look at", full);
     } else if (mtime_of(&st) != dir.mtime_ns) {
         // Our own index.fli changes the time of its folder; what counts are the names.
-        err = fl_listing_dir(format_of(fl_index_info(ix)->kind), root, path, keep_sidecars, &mtime,
-                             &hash);
+        err = fl_listing_dir(format_of(fl_index_info(ix)->kind), root, path,
+                             fl_index_info(ix)->keep_sidecars, &mtime, &hash);
         if (!err && hash != dir.hash)
             err = stale(full, "has other files in it than when the dataset was indexed");
     } else {
@@ -86,7 +86,6 @@ static int check_dir(const struct fl_index *ix, const char *root, int64_t i, boo
 struct rehash {
     const struct fl_index *ix;
     const char *root;
-    bool keep_sidecars;
     const uint32_t *ids;
     uint32_t n;
     atomic_uint next;
@@ -112,7 +111,7 @@ static int rehash_one(struct rehash *r, uint32_t id)
     if (fd < 0) {
         err = fl_err_file(errno, "open", full);
     } else {
-        err = fl_container_hash(fl_index_info(r->ix)->kind, fd, full, r->keep_sidecars, &hash);
+        err = fl_container_hash(r->ix, fd, full, &hash);
         if (!err && hash != c.hash)
             err = stale(full, "has other contents than when it was indexed");
         close(fd);
@@ -139,12 +138,9 @@ static void *rehash_some(void *arg)
     return NULL;
 }
 
-static int rehash(const struct fl_index *ix, const char *root, bool keep_sidecars,
-                  const uint32_t *ids, uint32_t n)
+static int rehash(const struct fl_index *ix, const char *root, const uint32_t *ids, uint32_t n)
 {
-    struct rehash r = {
-        .ix = ix, .root = root, .keep_sidecars = keep_sidecars, .ids = ids, .n = n
-    };
+    struct rehash r = { .ix = ix, .root = root, .ids = ids, .n = n };
     pthread_t threads[MAX_THREADS];
     const int cpus = 4 * fl_cpu_count();
     int want = cpus < MAX_THREADS ? cpus : MAX_THREADS, started = 0;
@@ -190,8 +186,8 @@ static int check_archive(const struct fl_index *ix, const char *root, uint32_t i
     return err;
 }
 
-static int check_archives(const struct fl_index *ix, const char *root, const FlDatasetOptions *opt,
-                          const struct fl_log *log, int64_t **mtimes)
+static int check_archives(const struct fl_index *ix, const char *root, const struct fl_log *log,
+                          int64_t **mtimes)
 {
     const uint32_t n = (uint32_t)fl_index_info(ix)->n_containers;
     int64_t *times = malloc((n + 1) * sizeof(*times));
@@ -209,7 +205,7 @@ static int check_archives(const struct fl_index *ix, const char *root, const FlD
                "%s: %u of %u archives have another time than when they were indexed; comparing "
                "their headers",
                root, n_changed, n);
-        err = rehash(ix, root, opt->keep_sidecars, ids, n_changed);
+        err = rehash(ix, root, ids, n_changed);
         if (!err) {
             *mtimes = times;
             times = NULL;
@@ -224,14 +220,17 @@ int fl_stale_check(const struct fl_index *ix, const char *root, const FlDatasetO
                    const struct fl_log *log, int64_t **mtimes)
 {
     const struct fl_index_info *info = fl_index_info(ix);
+    const FlDatasetOptions plain = FL_DATASET_OPTIONS_DEFAULT;
+    const uint64_t asked = fl_options_hash(opt);
     int err = 0;
 
-    if (info->options && info->options != fl_options_hash(opt))
+    // Whoever asks for nothing in particular takes the index as it is.
+    if (info->options && info->options != asked && asked != fl_options_hash(&plain))
         return stale(root,
                      "was indexed with other options (class list, empty classes or sidecar files)");
     for (int64_t i = 0; !err && i < info->n_dirs; i++)
-        err = check_dir(ix, root, i, opt->keep_sidecars);
+        err = check_dir(ix, root, i);
     if (!err && info->kind == FL_KIND_TAR)
-        err = check_archives(ix, root, opt, log, mtimes);
+        err = check_archives(ix, root, log, mtimes);
     return err;
 }

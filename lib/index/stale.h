@@ -16,7 +16,6 @@ int fl_stale_check(const struct fl_index *ix, const char *root, const FlDatasetO
                    const struct fl_log *log, int64_t **mtimes);
 
 /* The file's hash as the index's kind of containers has it. */
-int fl_container_hash(enum fl_index_kind kind, int fd, const char *path, bool keep_sidecars,
-                      uint64_t *hash);
+int fl_container_hash(const struct fl_index *ix, int fd, const char *path, uint64_t *hash);
 
 #endif

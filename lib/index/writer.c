@@ -351,9 +351,10 @@ void fl_index_writer_skipped(struct fl_index_writer *w, int64_t n)
     w->skipped += n;
 }
 
-void fl_index_writer_options(struct fl_index_writer *w, uint64_t hash)
+void fl_index_writer_options(struct fl_index_writer *w, uint64_t hash, bool keep_sidecars)
 {
     w->options = hash;
+    w->keep_sidecars = keep_sidecars;
 }
 
 int64_t fl_index_writer_count(const struct fl_index_writer *w)

@@ -70,10 +70,12 @@ int fl_index_writer_image(struct fl_index_writer *w, int field, const struct fl_
 int fl_index_writer_slices(struct fl_index_writer *w, int field, const void *blob, size_t len);
 int fl_index_writer_entries(struct fl_index_writer *w, int field, const void *blob, size_t len);
 
-/* Entries left out, for the statistics; hash of options that a later open must find again (0:
- * none). */
+/* Entries left out, for the statistics. */
 void fl_index_writer_skipped(struct fl_index_writer *w, int64_t n);
-void fl_index_writer_options(struct fl_index_writer *w, uint64_t hash);
+
+/* Hash of options that an open which states options must find again (0: none); sidecar files were taken for
+ * data. */
+void fl_index_writer_options(struct fl_index_writer *w, uint64_t hash, bool keep_sidecars);
 
 /* Samples so far. */
 int64_t fl_index_writer_count(const struct fl_index_writer *w);

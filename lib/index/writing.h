@@ -27,7 +27,7 @@ struct fl_index_writer {
     int64_t n_samples, skipped;
     uint32_t n_containers;
     uint64_t options;
-    bool keys_are_paths;
+    bool keys_are_paths, keep_sidecars;
     int n_fields;
     struct fl_writer_field fields[FL_INDEX_MAX_FIELDS];
     struct fl_bytes containers, container_names, dirs, dir_names;
