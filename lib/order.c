@@ -26,24 +26,92 @@ static int copy_exclude(struct fl_order *o, const struct fl_order_cfg *cfg)
     return 0;
 }
 
+static bool excluded(const struct fl_order *o, int64_t sample)
+{
+    int64_t low = 0, high = o->cfg.n_exclude;
+
+    while (low < high) {
+        const int64_t mid = low + (high - low) / 2;
+        if (o->exclude[mid] == sample)
+            return true;
+        if (o->exclude[mid] < sample)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return false;
+}
+
+/* The subset without what is excluded. */
+static int copy_subset(struct fl_order *o, const struct fl_order_cfg *cfg)
+{
+    o->members = cfg->n - cfg->n_exclude;
+    if (!cfg->subset)
+        return 0;
+    o->subset = malloc((size_t)(cfg->n_subset > 0 ? cfg->n_subset : 1) * sizeof(*o->subset));
+    if (!o->subset)
+        return fl_err(FL_ERR(ENOMEM), FL_STAGE_PLAN, "no memory for the subset");
+    o->members = 0;
+    for (int64_t i = 0; i < cfg->n_subset; i++) {
+        if (cfg->subset[i] < 0 || cfg->subset[i] >= cfg->n)
+            return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN,
+                          "subset[%lld] is %lld, outside the dataset's %lld samples", (long long)i,
+                          (long long)cfg->subset[i], (long long)cfg->n);
+        if (!excluded(o, cfg->subset[i]))
+            o->subset[o->members++] = cfg->subset[i];
+    }
+    return 0;
+}
+
+static int init_weights(struct fl_order *o, const struct fl_order_cfg *cfg)
+{
+    if (cfg->shuffle != FL_SHUFFLE_GLOBAL)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN,
+                      "weights draw at random: they need shuffle = global");
+    if (cfg->length < 0)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN, "epoch_samples is negative");
+    if (cfg->length)
+        o->n = cfg->length;
+    o->weights_hash = fl_hash64(cfg->weights, (size_t)o->members * sizeof(*cfg->weights), 2);
+    return fl_alias_init(&o->alias, cfg->weights, o->members);
+}
+
+static int init_perms(struct fl_order *o)
+{
+    const struct fl_order_cfg *c = &o->cfg;
+    const int64_t items = c->shuffle == FL_SHUFFLE_BLOCK ? o->n / c->block : o->n;
+    int err;
+
+    for (int i = 0; i < 2; i++)
+        if ((err = fl_perm_init(&o->epochs[i], (uint64_t)items)))
+            return err;
+    return c->shuffle == FL_SHUFFLE_BLOCK
+               ? fl_perm_init(&o->window_perm, (uint64_t)(c->block * (c->window + 1)))
+               : 0;
+}
+
 int fl_order_init(struct fl_order *o, const struct fl_order_cfg *cfg)
 {
     int err;
 
     *o = (struct fl_order){ .cfg = *cfg, .epoch_of = { -1, -1 }, .window_epoch = -1 };
-    o->cfg.exclude = NULL; // the caller's list; ours is o->exclude
-    if ((err = copy_exclude(o, cfg)))
+    if ((err = copy_exclude(o, cfg)) || (err = copy_subset(o, cfg)))
         goto fail;
-    o->n = cfg->n - cfg->n_exclude;
-    if (cfg->shuffle == FL_SHUFFLE_NONE)
-        return 0;
-    const int64_t items = cfg->shuffle == FL_SHUFFLE_BLOCK ? o->n / cfg->block : o->n;
-    for (int i = 0; i < 2; i++)
-        if ((err = fl_perm_init(&o->epochs[i], (uint64_t)items)))
-            goto fail;
-    if (cfg->shuffle == FL_SHUFFLE_BLOCK &&
-        (err = fl_perm_init(&o->window_perm, (uint64_t)(cfg->block * (cfg->window + 1)))))
+    o->n = o->members;
+    if (o->n < 1) {
+        err = fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN,
+                     "no sample is left: subset and exclude take them all");
         goto fail;
+    }
+    if (cfg->weights)
+        err = init_weights(o, cfg);
+    else if (cfg->shuffle != FL_SHUFFLE_NONE)
+        err = init_perms(o);
+    if (err)
+        goto fail;
+    // The caller's lists: ours are o->exclude, o->subset, o->alias.
+    o->cfg.exclude = o->cfg.subset = NULL;
+    o->cfg.weights = NULL;
     return 0;
 fail:
     fl_order_fini(o);
@@ -53,7 +121,9 @@ fail:
 void fl_order_fini(struct fl_order *o)
 {
     free(o->exclude);
-    o->exclude = NULL;
+    free(o->subset);
+    o->exclude = o->subset = NULL;
+    fl_alias_fini(&o->alias);
     fl_perm_fini(&o->epochs[0]);
     fl_perm_fini(&o->epochs[1]);
     fl_perm_fini(&o->window_perm);
@@ -121,26 +191,39 @@ static int64_t block_at(struct fl_order *o, int64_t epoch, int64_t position)
            k % size;
 }
 
+static int64_t weighted_at(const struct fl_order *o, int64_t epoch, int64_t position)
+{
+    struct fl_rng r;
+
+    fl_rng_init(&r, o->cfg.seed, (uint32_t)epoch, (uint64_t)position, FL_RNG_ORDER, 2);
+    return fl_alias_draw(&o->alias, &r);
+}
+
 int64_t fl_order_at(struct fl_order *o, int64_t epoch, int64_t position)
 {
     int64_t k = position;
 
-    if (o->cfg.shuffle == FL_SHUFFLE_GLOBAL)
+    if (o->alias.n)
+        k = weighted_at(o, epoch, position);
+    else if (o->cfg.shuffle == FL_SHUFFLE_GLOBAL)
         k = (int64_t)fl_perm_at(epoch_perm(o, epoch, o->n), (uint64_t)position);
     else if (o->cfg.shuffle == FL_SHUFFLE_BLOCK)
         k = block_at(o, epoch, position);
+    if (o->subset)
+        return o->subset[k];
     return o->cfg.n_exclude ? select_sample(o, k) : k;
 }
 
 uint64_t fl_order_fingerprint(const struct fl_order *o)
 {
-    const struct {
-        int64_t shuffle, n, block, window;
-    } key = { o->cfg.shuffle, o->n, o->cfg.shuffle == FL_SHUFFLE_BLOCK ? o->cfg.block : 0,
-              o->cfg.shuffle == FL_SHUFFLE_BLOCK ? o->cfg.window : 0 };
-    const uint64_t h = fl_hash64(&key, sizeof(key), 1);
+    const bool block = o->cfg.shuffle == FL_SHUFFLE_BLOCK;
+    const int64_t key[] = { o->cfg.shuffle, o->n, block ? o->cfg.block : 0,
+                            block ? o->cfg.window : 0, o->subset != NULL };
+    uint64_t h = fl_hash64(key, sizeof(key), o->weights_hash);
 
-    return o->cfg.n_exclude
-               ? fl_hash64(o->exclude, (size_t)o->cfg.n_exclude * sizeof(*o->exclude), h)
-               : h;
+    if (o->cfg.n_exclude)
+        h = fl_hash64(o->exclude, (size_t)o->cfg.n_exclude * sizeof(*o->exclude), h);
+    if (o->subset)
+        h = fl_hash64(o->subset, (size_t)o->members * sizeof(*o->subset), h);
+    return h;
 }

@@ -8,6 +8,7 @@
 
 #include <feedline/config.h>
 
+#include "alias.h"
 #include "perm.h"
 
 struct fl_order_cfg {
@@ -16,15 +17,22 @@ struct fl_order_cfg {
     int64_t n;              // samples in the dataset
     const int64_t *exclude; // samples left out, ascending and distinct; copied
     int64_t n_exclude;
-    int64_t block;  // FL_SHUFFLE_BLOCK: samples of a block
-    int64_t window; // FL_SHUFFLE_BLOCK: blocks shuffled together
+    const int64_t *subset; // samples that take part, in this order and as often as they stand here;
+    int64_t n_subset;      // NULL: all of them. Copied
+    const double *weights; // NULL, or one for each that takes part: drawn with replacement
+    int64_t length;        // weights: positions of an epoch; 0: as many as take part
+    int64_t block;         // FL_SHUFFLE_BLOCK: samples of a block
+    int64_t window;        // FL_SHUFFLE_BLOCK: blocks shuffled together
 };
 
 /* Not for several threads at once: it keeps the keys of the epochs and windows asked for last. */
 struct fl_order {
     struct fl_order_cfg cfg;
-    int64_t n; // positions of an epoch
-    int64_t *exclude;
+    int64_t n;       // positions of an epoch
+    int64_t members; // samples that take part
+    int64_t *exclude, *subset;
+    struct fl_alias alias; // weights
+    uint64_t weights_hash;
     struct fl_perm epochs[2];   // permutations of two epochs: prefetch crosses their border
     int64_t epoch_of[2];        // -1: none yet
     struct fl_perm window_perm; // FL_SHUFFLE_BLOCK: inside a window

@@ -12,6 +12,11 @@
 #include <feedline/config.h>
 #include <feedline/error.h>
 
+#include "crop.h"
+#include "jpeg/slice.h"
+#include "rect.h"
+#include "span.h"
+
 struct fl_block;
 
 /* One contiguous range of one container. The plan fills the upper part, the read stage the lower.
@@ -30,6 +35,30 @@ struct fl_read_req {
     struct fl_read_req *next; // private to the read stage: served by the same read
 };
 
+/* What the plan found out about one column's field of a sample. */
+struct fl_sample_field {
+    bool present;        // the sample has the field
+    int read;            // its request in reads[], -1: none
+    bool whole;          // the request covers the whole span, so that its checksum can be compared
+    int64_t value;       // of an integer field
+    struct fl_span span; // of any other
+
+    /* Pictures whose size the index knows; width 0: the decoder has to look. */
+    uint16_t width, height; // pixels as stored
+    uint8_t orientation;    // EXIF, 0 or 1: upright
+    struct fl_crop_key key; // of the crop's draw
+    struct fl_crop crop;    // upright frame; rw 0: not drawn yet, the size was unknown
+
+    /* Sliced JPEG: the request covers the row groups of `range` only. */
+    bool sliced;
+    int scale; // DCT scale that the range was made for, in eighths
+    struct fl_slice_table table;
+    struct fl_slice_range range;
+    struct fl_slice_bytes headers[FL_SLICE_HEADERS];
+    uint8_t *blob; // memory of this field for the table and the header strings
+    size_t blob_room;
+};
+
 struct fl_sample {
     int64_t position; // in the epoch's order
     int64_t epoch;
@@ -42,6 +71,9 @@ struct fl_sample {
     struct fl_read_req reads[FL_MAX_COLUMNS];
     unsigned reads_left;    // private to the read stage
     struct fl_sample *next; // private to whoever holds the sample: queues link through it
+
+    unsigned n_fields;
+    struct fl_sample_field *fields; // one for each column
 
     FlError err; // err.code 0: good so far
 };

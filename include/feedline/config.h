@@ -114,6 +114,11 @@ typedef struct FlConfig {
     int64_t epochs;      ///< after so many epochs fl_loader_next() goes on returning FL_EPOCH_END; 0: no end
     int64_t block_bytes; ///< FL_SHUFFLE_BLOCK: least bytes of a block; 0: 256 KiB
     int64_t window;      ///< FL_SHUFFLE_BLOCK: blocks shuffled together; 0: 64
+    const int64_t *subset; ///< samples that take part, in this order and as often as they stand here (repeat factors); NULL: all; read at open only
+    int64_t n_subset;
+    const double *weights; ///< one for each sample that takes part: drawn with replacement, needs FL_SHUFFLE_GLOBAL; read at open only
+    int64_t epoch_samples; ///< with weights or balance: positions of an epoch; 0: as many as take part
+    char balance[64];      ///< name of an integer field: every value of it is drawn equally often (weights are then made from it); "": no
 
     /* resources */
     int32_t n_workers;     ///< decoding threads; -1: as many as the process may use (affinity, quota, LOCAL_WORLD_SIZE); 0: everything in the caller's thread

@@ -20,7 +20,10 @@ int fl_thread_start(pthread_t *thread, const char *name, void *(*body)(void *), 
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (err)
         return -err;
-    pthread_setname_np(*thread, name);
+    char cut[16]; // the kernel takes no more
+    strncpy(cut, name, sizeof(cut) - 1);
+    cut[sizeof(cut) - 1] = 0;
+    pthread_setname_np(*thread, cut);
     return 0;
 }
 

@@ -190,8 +190,81 @@ static void test_errors(void)
     }
 }
 
+static void test_subset(void)
+{
+    static const int64_t subset[] = { 9, 3, 3, 7, 1 }, exclude[] = { 7 };
+    struct fl_order_cfg cfg = { .n = 10, .subset = subset, .n_subset = T_LEN(subset) };
+    struct fl_order o;
+
+    t_case("a subset in its own order, repeats and all");
+    T_EQ(fl_order_init(&o, &cfg), 0);
+    T_EQ(o.n, 5);
+    for (int i = 0; i < 5; i++)
+        T_EQ(fl_order_at(&o, 0, i), subset[i]);
+    const uint64_t first = fl_order_fingerprint(&o);
+    fl_order_fini(&o);
+
+    t_case("shuffled, without what is excluded");
+    cfg.shuffle = FL_SHUFFLE_GLOBAL;
+    cfg.exclude = exclude;
+    cfg.n_exclude = 1;
+    T_EQ(fl_order_init(&o, &cfg), 0);
+    T_EQ(o.n, 4);
+    T_OK(fl_order_fingerprint(&o) != first);
+    int count[10] = { 0 };
+    for (int i = 0; i < 4; i++)
+        count[fl_order_at(&o, 3, i)]++;
+    T_OK(count[9] == 1 && count[3] == 2 && count[1] == 1 && count[7] == 0);
+    fl_order_fini(&o);
+
+    t_case("a subset outside the dataset, and an empty one");
+    cfg.n = 9;
+    T_EQ(fl_order_init(&o, &cfg), -EINVAL);
+    T_HAS(fl_last_error()->message, "subset[0] is 9");
+    cfg.n = 10;
+    cfg.n_subset = 0;
+    T_EQ(fl_order_init(&o, &cfg), -EINVAL);
+}
+
+static void test_weights(void)
+{
+    static const double weights[] = { 1, 0, 3, 0.5, 5.5 };
+    struct fl_order_cfg cfg = {
+        .shuffle = FL_SHUFFLE_GLOBAL, .seed = 4, .n = 5, .weights = weights, .length = 100000
+    };
+    struct fl_order o;
+    int count[5] = { 0 };
+
+    t_case("draws follow the weights and depend on their key alone");
+    T_EQ(fl_order_init(&o, &cfg), 0);
+    T_EQ(o.n, 100000);
+    for (int64_t p = 0; p < o.n; p++)
+        count[fl_order_at(&o, 1, p)]++;
+    for (int i = 0; i < 5; i++)
+        T_OK(count[i] >= weights[i] * 10000 - 600 && count[i] <= weights[i] * 10000 + 600);
+    T_EQ(count[1], 0);
+    const int64_t at = fl_order_at(&o, 1, 500);
+    fl_order_at(&o, 2, 3);
+    T_EQ(fl_order_at(&o, 1, 500), at);
+    fl_order_fini(&o);
+
+    t_case("refused");
+    cfg.shuffle = FL_SHUFFLE_NONE;
+    T_EQ(fl_order_init(&o, &cfg), -EINVAL);
+    T_HAS(fl_last_error()->message, "shuffle");
+    static const double wrong[] = { 1, 2, -1, 0, 0 }, zeros[] = { 0, 0, 0, 0, 0 };
+    cfg.shuffle = FL_SHUFFLE_GLOBAL;
+    cfg.weights = wrong;
+    T_EQ(fl_order_init(&o, &cfg), -EINVAL);
+    T_HAS(fl_last_error()->message, "weights[2]");
+    cfg.weights = zeros;
+    T_EQ(fl_order_init(&o, &cfg), -EINVAL);
+}
+
 int main(void)
 {
+    test_subset();
+    test_weights();
     test_bijections();
     test_keys();
     test_bias();

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public face of a loader: arguments checked, then handed to the pipeline. */
+#include <feedline/loader.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "index/dataset.h"
+#include "pipeline.h"
+#include "state.h"
+
+struct FlLoader {
+    struct fl_pipeline pipeline;
+    struct fl_settings settings;
+    pid_t pid;
+};
+
+static int check(const FlLoader *l)
+{
+    if (!l)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_CONSUMER, "loader is NULL");
+    if (l->pid != getpid())
+        return fl_err(FL_ERR(ECHILD), FL_STAGE_CONSUMER,
+                      "this loader was opened by process %d; open another one in the forked child",
+                      (int)l->pid);
+    return 0;
+}
+
+int fl_loader_open(FlLoader **out, FlDataset *ds, const FlConfig *cfg)
+{
+    int err;
+
+    if (!out || !ds || !cfg)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN, "out, ds or cfg is NULL");
+    if ((err = fl_dataset_check_process(ds)))
+        return err;
+    FlLoader *l = calloc(1, sizeof(*l));
+    if (!l)
+        return fl_err(FL_ERR(ENOMEM), FL_STAGE_PLAN, "no memory for a loader");
+    l->pid = getpid();
+    if ((err = fl_settings_resolve(&l->settings, ds, cfg)))
+        goto fail;
+    if (cfg->device.type == FL_DEVICE_CUDA)
+        l->settings.numa_node = fl_device_numa_node(cfg->device);
+    if ((err = fl_pipeline_open(&l->pipeline, ds, &l->settings)))
+        goto fail;
+    *out = l;
+    return 0;
+fail:
+    free(l);
+    return err;
+}
+
+int fl_loader_next_timeout(FlLoader *l, FlBatch *batch, void *stream, int64_t timeout_ms)
+{
+    int err = check(l);
+
+    if (err)
+        return err;
+    if (!batch)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_CONSUMER, "batch is NULL");
+    const int64_t now = fl_now_ns();
+    const int64_t deadline = timeout_ms < 0 || timeout_ms > (INT64_MAX - now) / 1000000
+                                 ? INT64_MAX
+                                 : now + timeout_ms * 1000000;
+    return fl_pipeline_next(&l->pipeline, batch, stream, deadline);
+}
+
+int fl_loader_next(FlLoader *l, FlBatch *batch, void *stream)
+{
+    return fl_loader_next_timeout(l, batch, stream, -1);
+}
+
+int64_t fl_loader_batches(const FlLoader *l)
+{
+    return l ? fl_plan_batches(&l->pipeline.plan, 0) : FL_ERR(EINVAL);
+}
+
+int64_t fl_loader_samples(const FlLoader *l)
+{
+    return l ? fl_plan_samples(&l->pipeline.plan, 0) : FL_ERR(EINVAL);
+}
+
+/* What a state of this loader would hold now. */
+static struct fl_state current(FlLoader *l)
+{
+    struct fl_pipeline *p = &l->pipeline;
+    struct fl_state st = { .dataset = fl_index_info(fl_dataset_index(p->ds))->fingerprint,
+                           .order = fl_order_fingerprint(&p->order),
+                           .pipeline = l->settings.pipeline_fingerprint,
+                           .seed = l->settings.cfg.seed,
+                           .world = (uint32_t)p->plan.world,
+                           .batch = (uint32_t)p->plan.batch };
+
+    pthread_mutex_lock(&p->pool->lock);
+    st.position = fl_plan_position(&p->plan, &p->next, &st.epoch);
+    if (st.epoch == p->next.epoch) {
+        st.bad = p->epoch_bad;
+        st.seen = p->epoch_seen;
+    }
+    pthread_mutex_unlock(&p->pool->lock);
+    return st;
+}
+
+int fl_loader_state(FlLoader *l, void *buf, size_t size)
+{
+    const int err = check(l);
+
+    if (err)
+        return err;
+    const struct fl_state st = current(l);
+    return fl_state_pack(&st, buf, size);
+}
+
+int fl_loader_restore(FlLoader *l, const void *buf, size_t size, bool force)
+{
+    struct fl_state saved, now;
+    int err = check(l);
+
+    if (err || (err = fl_state_unpack(&saved, buf, size)))
+        return err;
+    now = current(l);
+    if (!force && (err = fl_state_compare(&saved, &now)))
+        return err;
+    if (saved.epoch < 0 || saved.position < 0 || saved.position > l->pipeline.plan.n)
+        return fl_err(
+            FL_ERR(EINVAL), FL_STAGE_PLAN,
+            "the state stands at position %lld of epoch %lld, outside the %lld positions of "
+            "an epoch",
+            (long long)saved.position, (long long)saved.epoch, (long long)l->pipeline.plan.n);
+    const struct fl_cursor to = { .epoch = saved.epoch, .base = saved.position };
+    if ((err = fl_pipeline_seek(&l->pipeline, &to)))
+        return err;
+    pthread_mutex_lock(&l->pipeline.pool->lock);
+    l->pipeline.epoch_bad = saved.bad;
+    l->pipeline.epoch_seen = saved.seen;
+    pthread_mutex_unlock(&l->pipeline.pool->lock);
+    return 0;
+}
+
+int fl_loader_stats(FlLoader *l, FlLoaderStats *stats)
+{
+    FlLoaderStats all = { .struct_size = sizeof(all) };
+    const int err = check(l);
+
+    if (err)
+        return err;
+    if (!stats || stats->struct_size < sizeof(size_t) || stats->struct_size > sizeof(all))
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_CONSUMER,
+                      "FlLoaderStats.struct_size is not set to sizeof(FlLoaderStats)");
+    fl_pipeline_stats(&l->pipeline, &all);
+    all.struct_size = stats->struct_size;
+    memcpy(stats, &all, all.struct_size);
+    return 0;
+}
+
+void fl_loader_close(FlLoader **loader)
+{
+    FlLoader *l = loader ? *loader : NULL;
+
+    if (!l)
+        return;
+    *loader = NULL;
+    if (l->pid != getpid())
+        return; // a forked child has neither the threads nor the right: its copy goes with the process
+    fl_pipeline_close(&l->pipeline);
+    free(l);
+}

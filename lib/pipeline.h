@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stages at work: the one place that knows all of them.
+ *
+ *   feeder thread     pipeline_feed.c    plan -> read; owns the order, the cursor and the reader
+ *   worker threads    pipeline_work.c    decode -> augment -> batch
+ *   device thread     pipeline_device.c  host slot -> device slot (CUDA only)
+ *   consumer          pipeline_next.c    in the caller's thread
+ *
+ * With no workers the consumer's thread does the feeder's and the workers' part, by the same functions.
+ *
+ * Locks: pool->lock guards the states of slots and outputs and everything marked so below; queue.lock
+ * guards the queue. queue.lock is never held while pool->lock is taken. */
+#ifndef FL_PIPELINE_H
+#define FL_PIPELINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <feedline/dataset.h>
+#include <feedline/stats.h>
+
+#include "base/log.h"
+#include "batch.h"
+#include "decode.h"
+#include "device.h"
+#include "order.h"
+#include "plan.h"
+#include "queue.h"
+#include "read.h"
+#include "settings.h"
+
+/* Nanoseconds and counts of one stage, summed over its threads. */
+struct fl_meter {
+    _Atomic int64_t busy, wait_in, wait_out, items, stall;
+    _Atomic uint64_t bytes;
+};
+
+static inline void fl_meter_add(_Atomic int64_t *counter, int64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed); // statistics order nothing
+}
+
+struct fl_worker {
+    struct fl_pipeline *pipeline;
+    struct fl_decode decode;
+    pthread_t thread;
+};
+
+struct fl_pipeline {
+    const struct fl_settings *settings; // the pool's copy
+    FlDataset *ds;
+    struct fl_log log;
+    pthread_mutex_t log_lock;
+    struct fl_pool *pool;
+    struct fl_read *read;
+    struct fl_device *device; // NULL for host batches
+    struct fl_plan plan;
+    struct fl_queue queue;
+    struct fl_worker *workers; // n_workers, or the one of the inline mode
+    unsigned n_workers, n_started;
+    pthread_t feeder, device_thread;
+    bool feeder_started, device_started;
+    _Atomic bool stop;
+
+    /* the feeder's own */
+    struct fl_order order;
+    struct fl_cursor feed;         // next batch to plan
+    int64_t feed_seq;              // its number
+    bool feed_ended;               // cfg.epochs are planned
+    struct fl_slot *filling;       // batch that is being planned
+    int64_t next_row;              // of it
+    struct fl_sample *pending;     // planned, but not accepted by the read stage yet
+    struct fl_container container; // returned to the read stage
+    char container_path[4096];
+
+    /* under pool->lock */
+    struct fl_cursor next;   // next batch to hand out
+    int64_t want;            // its number
+    int64_t upload_seq;      // number of the next batch to copy to the device
+    unsigned inside;         // threads in fl_pipeline_next()
+    bool feeder_stop;        // the workers are gone: close the reader
+    struct fl_sample *retry; // bad samples that wait for a stand-in
+    FlError fatal;           // the storage or the device is gone; code 0: no
+    FlError stalled;         // no progress for stall_timeout; code 0: no
+    bool seek;               // the feeder is to empty the pipeline and go on at seek_to
+    struct fl_cursor seek_to;
+    int64_t epoch_bad, epoch_seen;
+
+    struct fl_meter meters[FL_N_STAGES];
+    int64_t opened_at;
+    _Atomic int64_t first_batch_at, bad, substituted, decoded;
+};
+
+/* ---- pipeline.c ------------------------------------------------------------------------------ */
+
+/* Allocates everything, starts the threads. On error the pipeline is closed. */
+int fl_pipeline_open(struct fl_pipeline *p, FlDataset *ds, const struct fl_settings *settings);
+void fl_pipeline_close(struct fl_pipeline *p);
+
+void fl_pipeline_stats(struct fl_pipeline *p, FlLoaderStats *out);
+
+/* ---- pipeline_feed.c ------------------------------------------------------------------------- */
+
+/* The read stage's view of the dataset. */
+struct fl_read_source fl_feed_source(struct fl_pipeline *p);
+
+/* Thread body. */
+void *fl_feed_run(void *pipeline);
+
+/* One turn: plan and submit what there is room for, wait for reads until the deadline, pass on what is
+ * complete. Returns 0 or the reader's error. */
+int fl_feed_turn(struct fl_pipeline *p, int64_t deadline);
+
+/* Empty the pipeline and stand at the cursor. The feeder's thread only. */
+void fl_feed_seek(struct fl_pipeline *p, const struct fl_cursor *to);
+
+/* ---- pipeline_work.c ------------------------------------------------------------------------- */
+
+void *fl_work_run(void *worker); // thread body
+void fl_work_sample(struct fl_worker *w, struct fl_sample *s);
+
+/* All rows of a slot are done: collate it and hand it on. Any thread. */
+void fl_work_complete(struct fl_pipeline *p, struct fl_slot *slot);
+
+/* ---- pipeline_device.c ----------------------------------------------------------------------- */
+
+int fl_upload_open(struct fl_pipeline *p);
+void *fl_upload_run(void *pipeline); // thread body
+
+/* ---- pipeline_next.c ------------------------------------------------------------------------- */
+
+/* fl_loader_next() with a deadline, fl_now_ns() scale. */
+int fl_pipeline_next(struct fl_pipeline *p, FlBatch *batch, void *stream, int64_t deadline);
+
+/* Go on at a cursor: what was read ahead is dropped, held batches stay. */
+int fl_pipeline_seek(struct fl_pipeline *p, const struct fl_cursor *to);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The workers: bytes become rows, rows become batches. */
+#include "pipeline.h"
+
+#include "base/clock.h"
+#include "request.h"
+
+#define MAX_STAND_INS 16 // draws for one bad sample before it stays bad
+
+void fl_work_complete(struct fl_pipeline *p, struct fl_slot *slot)
+{
+    struct fl_pool *pool = p->pool;
+
+    fl_slot_finish(pool, slot);
+    fl_meter_add(&p->meters[FL_STAGE_BATCH].items, slot->out.plan.samples);
+    pthread_mutex_lock(&pool->lock);
+    slot->out.decoded_at = slot->out.ready_at = fl_now_ns();
+    slot->out.state = p->device ? FL_SLOT_FILLED : FL_SLOT_READY;
+    pthread_cond_broadcast(&pool->ready);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* Ask the feeder for a stand-in. False: the sample stays bad. */
+static bool replace(struct fl_pipeline *p, struct fl_sample *s)
+{
+    if (p->settings->cfg.bad_sample != FL_BAD_SUBSTITUTE || s->attempt >= MAX_STAND_INS)
+        return false;
+    pthread_mutex_lock(&p->pool->lock);
+    s->next = p->retry;
+    p->retry = s;
+    pthread_mutex_unlock(&p->pool->lock);
+    fl_read_wake(p->read);
+    return true;
+}
+
+void fl_work_sample(struct fl_worker *w, struct fl_sample *s)
+{
+    struct fl_pipeline *p = w->pipeline;
+    struct fl_slot *slot = s->slot;
+    uint8_t *rows[FL_MAX_COLUMNS];
+    int64_t *lengths[FL_MAX_COLUMNS];
+    const int64_t t0 = fl_now_ns();
+
+    for (unsigned c = 0; c < p->settings->n_columns; c++) {
+        rows[c] = fl_slot_row(p->pool, slot, c, s->row);
+        lengths[c] = slot->lengths[c] ? &slot->lengths[c][s->row] : NULL;
+    }
+    for (unsigned i = 0; i < s->n_reads && !s->err.code; i++)
+        fl_read_settle(&s->reads[i]);
+    if (!s->err.code)
+        fl_decode_sample(&w->decode, s, rows, lengths);
+    if (s->n_reads)
+        fl_read_release(s);
+    fl_meter_add(&p->meters[FL_STAGE_DECODE].busy, fl_now_ns() - t0);
+    fl_meter_add(&p->meters[FL_STAGE_DECODE].items, 1);
+    if (s->err.code) {
+        fl_request_describe(p->ds, s);
+        fl_meter_add(&p->bad, 1);
+        fl_log(&p->log, FL_LOG_DEBUG, "bad sample: %s", s->err.message);
+        if (replace(p, s))
+            return;
+    } else if (s->attempt) {
+        fl_meter_add(&p->substituted, 1);
+    }
+    if (fl_batch_row_done(s))
+        fl_work_complete(p, slot);
+}
+
+void *fl_work_run(void *arg)
+{
+    struct fl_worker *w = arg;
+    struct fl_pipeline *p = w->pipeline;
+    struct fl_sample *s;
+    int64_t t0 = fl_now_ns();
+
+    while ((s = fl_queue_pop(&p->queue))) {
+        fl_meter_add(&p->meters[FL_STAGE_DECODE].wait_in, fl_now_ns() - t0);
+        fl_work_sample(w, s);
+        fl_queue_done(&p->queue);
+        t0 = fl_now_ns();
+    }
+    return NULL;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "request.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "crop.h"
+#include "index/dataset.h"
+#include "jpeg/exif.h"
+#include "kernels/resize.h"
+
+/* The source rectangle that a crop's window needs when decoded at scale/8. */
+static struct fl_rect needed(const struct fl_crop *c, int scale)
+{
+    const struct fl_axis_spec x = { c->box.x, c->box.w, scale, c->rw, c->window.x, c->window.w };
+    const struct fl_axis_spec y = { c->box.y, c->box.h, scale, c->rh, c->window.y, c->window.h };
+    int32_t x0, x1, y0, y1;
+
+    fl_axis_reach(&x, &x0, &x1);
+    fl_axis_reach(&y, &y0, &y1);
+    struct fl_rect r = { x0 * 8 / scale, y0 * 8 / scale, x1 * 8 / scale, y1 * 8 / scale };
+    r.w -= r.x;
+    r.h -= r.y;
+    return r;
+}
+
+/* A sliced JPEG: ask for the row groups of the crop only. False: read all of it, which is an ordinary
+ * JPEG too (no table in the index, or one that is too large for the room). */
+static bool slice_request(const struct fl_index *ix, const struct fl_column *c, struct fl_sample *s,
+                          struct fl_sample_field *f, struct fl_read_req *req)
+{
+    const FlImage *im = &c->cfg.image;
+    size_t len, at, n;
+
+    if (!f->blob_room || fl_index_slices(ix, c->field, s->id, f->blob, f->blob_room, &len) ||
+        !len || fl_slice_table_unpack(&f->table, f->blob, len))
+        return false;
+    if (f->table.frame.width != f->width || f->table.frame.height != f->height)
+        return false;
+    at = (len + 7) / 8 * 8;
+    for (int i = 0; i < FL_SLICE_HEADERS; i++) {
+        if (at >= f->blob_room ||
+            fl_index_header(ix, f->table.header_ids[i], f->blob + at, f->blob_room - at, &n))
+            return false;
+        f->headers[i] = (struct fl_slice_bytes){ f->blob + at, n };
+        at += n;
+    }
+    const int orientation = im->orient && f->orientation ? f->orientation : 1;
+    const struct fl_crop crop = fl_orient_crop(orientation, f->width, f->height, f->crop);
+    f->scale = fl_resize_scale(crop.box.w, crop.box.h, crop.rw, crop.rh, im->exact == FL_ON);
+    struct fl_rect box = needed(&crop, f->scale);
+    // At a reduced scale the last decoded pixel may reach over the picture's edge.
+    box.w = box.x + box.w > f->width ? f->width - box.x : box.w;
+    box.h = box.y + box.h > f->height ? f->height - box.y : box.h;
+    if (fl_slice_range(&f->table, box, f->scale, &f->range) ||
+        f->range.offset + f->range.length > f->span.length)
+        return false;
+    req->offset = f->span.offset + f->range.offset;
+    req->length = f->range.length;
+    return true;
+}
+
+static int picture(const struct fl_settings *settings, const struct fl_index *ix,
+                   const struct fl_column *c, struct fl_sample *s, struct fl_sample_field *f,
+                   struct fl_read_req *req)
+{
+    struct fl_index_image image;
+    int err;
+
+    f->width = 0;
+    f->crop.rw = 0;
+    f->sliced = false;
+    f->key = (struct fl_crop_key){ .seed = settings->cfg.seed,
+                                   .epoch = (uint32_t)s->epoch,
+                                   .position = (uint64_t)s->position,
+                                   .column = c->index };
+    if (!c->is_image)
+        return 0;
+    if ((err = fl_index_image(ix, c->field, s->id, &image)))
+        return err;
+    if (!image.width || !image.height)
+        return 0; // unknown: the decoder will see
+    f->width = image.width;
+    f->height = image.height;
+    f->orientation = image.orientation;
+    int32_t w = image.width, h = image.height;
+    if (c->cfg.image.orient && image.orientation)
+        fl_orient_size(image.orientation, &w, &h);
+    f->crop = fl_crop_draw(&c->cfg.image, &f->key, w, h);
+    f->sliced = (image.flags & FL_IMAGE_SLICED) && slice_request(ix, c, s, f, req);
+    f->whole = !f->sliced;
+    return 0;
+}
+
+/* Bytes: where they lie, how long they may be, where they go. */
+static int bytes_field(const struct fl_settings *settings, const struct fl_index *ix,
+                       const struct fl_column *c, struct fl_sample *s, struct fl_sample_field *f,
+                       uint8_t *row)
+{
+    struct fl_read_req *req = &s->reads[s->n_reads];
+    int err = fl_index_span(ix, c->field, s->id, &f->span);
+
+    if (err)
+        return err;
+    if (f->span.container == FL_NO_CONTAINER)
+        return FL_ERR(ENOENT);
+    f->present = true;
+    f->whole = true;
+    *req = (struct fl_read_req){ .container = f->span.container,
+                                 .offset = f->span.offset,
+                                 .length = f->span.length };
+    if (c->cfg.kind == FL_COLUMN_IMAGE && (err = picture(settings, ix, c, s, f, req)))
+        return err;
+    if (c->cfg.kind == FL_COLUMN_RAW && !c->zstd) {
+        if (f->span.length != c->row_bytes)
+            return fl_err(FL_ERR(EBADMSG), FL_STAGE_PLAN,
+                          "field \"%s\" has %llu bytes, but the column's shape needs %llu",
+                          c->cfg.field, (unsigned long long)f->span.length,
+                          (unsigned long long)c->row_bytes);
+        req->dst = row;
+        req->dst_size = c->row_bytes;
+    }
+    if (c->cfg.kind == FL_COLUMN_BYTES && !c->zstd && f->span.length > c->max_row)
+        return fl_err(FL_ERR(E2BIG), FL_STAGE_PLAN,
+                      "field \"%s\" has %llu bytes, more than the column's max_bytes %llu",
+                      c->cfg.field, (unsigned long long)f->span.length,
+                      (unsigned long long)c->max_row);
+    f->read = (int)s->n_reads++;
+    return 0;
+}
+
+static int lookup_field(const struct fl_settings *settings, const struct fl_index *ix,
+                        const struct fl_column *c, struct fl_sample *s, uint8_t *row)
+{
+    struct fl_sample_field *f = &s->fields[c->index];
+    int err;
+
+    f->present = false;
+    f->read = -1;
+    if (c->kind == FL_FIELD_INT) {
+        err = fl_index_int(ix, c->field, s->id, &f->value);
+        f->present = !err;
+    } else {
+        err = bytes_field(settings, ix, c, s, f, row);
+    }
+    if (err != FL_ERR(ENOENT))
+        return err;
+    return c->cfg.optional
+               ? 0
+               : fl_err(FL_ERR(EBADMSG), FL_STAGE_PLAN,
+                        "the sample has no field \"%s\"; make the column optional to get "
+                        "zeros",
+                        c->cfg.field);
+}
+
+void fl_request_sample(const struct fl_settings *settings, const FlDataset *ds, struct fl_sample *s,
+                       uint8_t *const rows[FL_MAX_COLUMNS])
+{
+    const struct fl_index *ix = fl_dataset_index(ds);
+
+    s->n_reads = 0;
+    s->err.code = 0;
+    for (unsigned i = 0; i < settings->n_columns; i++)
+        if (lookup_field(settings, ix, &settings->columns[i], s, rows[i])) {
+            s->err = *fl_last_error();
+            s->n_reads = 0;
+            return;
+        }
+}
+
+void fl_request_describe(const FlDataset *ds, struct fl_sample *s)
+{
+    FlError *e = &s->err;
+    char text[sizeof(e->message)];
+    int n = 0;
+
+    e->sample = s->id;
+    e->position = s->position;
+    if (fl_index_key(fl_dataset_index(ds), s->id, e->key, sizeof(e->key)) < 0)
+        e->key[0] = 0;
+    if (!e->container[0]) // the first span is the best guess where none is at fault
+        for (unsigned i = 0; i < s->n_fields && !e->container[0]; i++)
+            if (s->fields[i].present && s->fields[i].read >= 0) {
+                char path[sizeof(e->container) * 2];
+                const struct fl_span *span = &s->fields[i].span;
+                if (fl_dataset_container_path(ds, span->container, path, sizeof(path)) >= 0)
+                    fl_err_at(e, path, span->offset);
+            }
+    if (e->container[0])
+        n = snprintf(text, sizeof(text), "%s at byte %llu: ", e->container,
+                     (unsigned long long)(e->offset == UINT64_MAX ? 0 : e->offset));
+    n += snprintf(text + n, sizeof(text) - (size_t)n, "sample %lld \"%s\": ", (long long)s->id,
+                  e->key);
+    if (!strncmp(e->message, text, (size_t)n < sizeof(text) ? (size_t)n : sizeof(text)))
+        return;
+    snprintf(text + n, sizeof(text) - (size_t)n, "%s: %.200s", fl_stage_name(e->stage), e->message);
+    memcpy(e->message, text, sizeof(text));
+}
