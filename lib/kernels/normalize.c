@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/normalize.h"
 
+#include <math.h>
 #include <string.h>
 
 static uint32_t bits_of(float x)
@@ -39,6 +40,36 @@ uint16_t fl_f32_to_f16(float x)
     return (uint16_t)(sign | r);
 }
 
+static uint32_t convert(FlDtype dtype, float v)
+{
+    switch (dtype) {
+    case FL_F16:
+        return fl_f32_to_f16(v);
+    case FL_BF16:
+        return fl_f32_to_bf16(v);
+    default:
+        return bits_of(v);
+    }
+}
+
+/* Whether the form without divisions gives all of the table. */
+static bool check_arithmetic(struct fl_normalize *n)
+{
+    n->r255 = (float)(1.0 / 255);
+    n->r255_low = (float)(1.0 / 255 - (double)n->r255);
+    for (int c = 0; c < n->channels; c++) {
+        n->r_std[c] = 1.0f / n->std[c];
+        for (int x = 0; x < 256; x++) {
+            const float q = fmaf((float)x, n->r255, (float)x * n->r255_low);
+            const float d = q - n->mean[c], y = d * n->r_std[c];
+            const float z = fmaf(fmaf(-y, n->std[c], d), n->r_std[c], y);
+            if (convert(n->dtype, z) != n->bits[c][x])
+                return false;
+        }
+    }
+    return true;
+}
+
 void fl_normalize_init(struct fl_normalize *n, FlDtype dtype, FlLayout layout, int32_t channels,
                        const float mean[3], const float std[3])
 {
@@ -51,10 +82,8 @@ void fl_normalize_init(struct fl_normalize *n, FlDtype dtype, FlLayout layout, i
         n->std[c] = std[c] != 0 ? std[c] : 1;
         for (int x = 0; x < 256; x++) {
             const float v = ((float)x / 255.0f - n->mean[c]) / n->std[c];
-            n->bits[c][x] = dtype == FL_F32    ? bits_of(v)
-                            : dtype == FL_F16  ? fl_f32_to_f16(v)
-                            : dtype == FL_BF16 ? fl_f32_to_bf16(v)
-                                               : (uint32_t)x;
+            n->bits[c][x] = dtype == FL_U8 ? (uint32_t)x : convert(dtype, v);
         }
     }
+    n->arithmetic = dtype != FL_U8 && check_arithmetic(n);
 }

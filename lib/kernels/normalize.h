@@ -19,8 +19,11 @@ struct fl_normalize {
     int32_t channels; // 1 or 3
     float mean[3], std[3];
     uint32_t bits[3][256]; // the table, as the output type's bits
-    bool arithmetic;       // multiply-add form of the fast kernels checked against all of the table
-    float recip255, recip255_low, recip_std[3];
+    // Multiplications in place of the divisions, for FL_F32, FL_F16, FL_BF16. Only where `arithmetic` says that all 256 values
+    // of every channel come out as the table has them:
+    // q = fma(x, r255, x * r255_low); d = q - mean; y = d * r_std; y = fma(fma(-y, std, d), r_std, y).
+    bool arithmetic;
+    float r255, r255_low, r_std[3];
 };
 
 /* std 0 stands for 1. channels 1 uses mean[0], std[0]. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/variants.h"
+#include "kernels/x86/avx2.h"
 
 /* ---- vertical ---- */
 
@@ -198,5 +199,5 @@ const struct fl_kernels fl_kernels_avx2 = {
     .name = "avx2",
     .vertical = vertical,
     .horizontal = { [1] = horizontal1, [3] = horizontal3 },
-    .normalize = fl_normalize_c,
+    .normalize = fl_normalize_avx2,
 };
