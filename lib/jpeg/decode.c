@@ -296,7 +296,10 @@ static void start_region(struct job *j)
 
 static void make_buffers(struct job *j)
 {
-    const size_t row = (size_t)j->crop_width * (size_t)j->channels + 64;
+    // To rows aligned to a vector libjpeg-turbo stores past the cache, whence the resampler would have to fetch
+    // them back (a third of all resampling time): begin them elsewhere.
+    const size_t off_align = 16;
+    const size_t row = off_align + (size_t)j->crop_width * (size_t)j->channels + 64;
     const size_t cols = (size_t)(j->h.hi - j->h.lo + j->h.taps);
     const size_t t = (cols * (size_t)j->channels + FL_RESIZE_PAD) * 2;
     const size_t out = (size_t)j->h.n * (size_t)j->channels;
@@ -305,8 +308,9 @@ static void make_buffers(struct job *j)
     j->ring = take(j, (size_t)j->ring_rows * sizeof(*j->ring));
     j->taps = take(j, (size_t)j->v.taps * sizeof(*j->taps));
     for (int i = 0; i < j->ring_rows; i++) {
-        j->ring[i] = take(j, row);
-        memset(j->ring[i] + row - 64, 0, 64);
+        uint8_t *mem = take(j, row);
+        memset(mem + row - 64, 0, 64);
+        j->ring[i] = mem + off_align;
     }
     for (int i = 0; i < BATCH && j->stored_channels == 4; i++)
         j->ink[i] = take(j, (size_t)j->crop_width * 4);
