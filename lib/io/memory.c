@@ -98,12 +98,15 @@ static bool memory_set_file(struct fl_io *io, unsigned slot, int fd)
 
     if (slot >= m->n_files)
         return false;
-    free(m->files[slot].bytes);
-    m->files[slot] = (struct content){ 0 };
+    struct content *c = &m->files[slot];
+    const int64_t nth = c->nth; // of a file that is being opened anew
+
+    free(c->bytes);
+    *c = (struct content){ 0 };
     if (fd < 0)
         return true;
-    m->files[slot].nth = ++m->opened;
-    return load(&m->files[slot], fd);
+    c->nth = nth ? nth : ++m->opened;
+    return load(c, fd);
 }
 
 static int memory_find_buffer(const struct fl_io *io, const uint8_t *buf, size_t bytes)
