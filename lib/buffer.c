@@ -336,8 +336,8 @@ void fl_ring_undo(struct fl_ring *a, const struct fl_ring_mark *m)
         struct fl_block *b = &a->blocks[(a->first + --a->count) & (a->n_blocks - 1)];
         atomic_store_explicit(&b->refs, 0, memory_order_relaxed);
     }
-    if (m->count) {
-        struct fl_block *last = &a->blocks[(a->first + m->count - 1) & (a->n_blocks - 1)];
+    struct fl_block *last = &a->blocks[(a->first + m->count - 1) & (a->n_blocks - 1)];
+    if (m->count && last->bytes != m->last_bytes) { // grown since, so nobody else holds it yet
         last->bytes = m->last_bytes;
         last->ring_bytes = m->last_ring_bytes;
     }

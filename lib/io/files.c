@@ -319,7 +319,8 @@ static int open_checked(struct fl_files *f, uint32_t id, const struct fl_contain
             }
         }
         code = -errno;
-        fl_err_set(err, code, FL_STAGE_READ, "%s cannot be opened: %s", c->path, strerror(errno));
+        fl_err_set(err, code, FL_STAGE_READ, "%s cannot be opened: %s%s", c->path, strerror(errno),
+                   errno == EMFILE ? " (ulimit -n)" : "");
         fl_err_at(err, c->path, 0);
         return code;
     }

@@ -71,21 +71,16 @@ static inline void fx_write(struct fx_file *f)
     close(fd);
 }
 
-/* n files below `where`; sizes cycle through fx_sizes or are all the same. */
-static inline void fx_make(struct fx *fx, const char *where, unsigned n, size_t size)
+/* What n files in fx->dir hold; sizes cycle through fx_sizes or are all the same. */
+static inline void fx_fill(struct fx *fx, unsigned n, size_t size)
 {
     struct fl_rng r;
 
-    memset(fx, 0, sizeof(*fx));
-    snprintf(fx->dir, sizeof(fx->dir), "%s/feedline-read-XXXXXX", where);
-    if (!mkdtemp(fx->dir)) {
-        perror(fx->dir);
-        exit(1);
-    }
     fx->n = n;
     for (unsigned i = 0; i < n; i++) {
         struct fx_file *f = &fx->files[i];
         snprintf(f->path, sizeof(f->path), "%s/%u.bin", fx->dir, i);
+        f->mtime_ns = INT64_MIN;
         f->size = size ? size : fx_sizes[i % FX_FILES];
         f->bytes = malloc(f->size + 1);
         fl_rng_init(&r, 7, 0, i, FL_RNG_USER, 0);
@@ -93,8 +88,21 @@ static inline void fx_make(struct fx *fx, const char *where, unsigned n, size_t 
             const uint32_t v = fl_rng_u32(&r);
             memcpy(f->bytes + k, &v, f->size - k < 4 ? f->size - k : 4);
         }
-        fx_write(f);
     }
+}
+
+/* n files in a new folder below `where`. */
+static inline void fx_make(struct fx *fx, const char *where, unsigned n, size_t size)
+{
+    memset(fx, 0, sizeof(*fx));
+    snprintf(fx->dir, sizeof(fx->dir), "%s/feedline-read-XXXXXX", where);
+    if (!mkdtemp(fx->dir)) {
+        perror(fx->dir);
+        exit(1);
+    }
+    fx_fill(fx, n, size);
+    for (unsigned i = 0; i < n; i++)
+        fx_write(&fx->files[i]);
 }
 
 static inline void fx_remove(struct fx *fx)
@@ -112,6 +120,18 @@ static inline void fx_evict(struct fx *fx)
     for (unsigned i = 0; i < fx->n; i++) {
         const int fd = open(fx->files[i].path, O_RDONLY);
         posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        close(fd);
+    }
+}
+
+static inline void fx_warm(struct fx *fx)
+{
+    static char buf[65536];
+
+    for (unsigned i = 0; i < fx->n; i++) {
+        const int fd = open(fx->files[i].path, O_RDONLY);
+        while (read(fd, buf, sizeof(buf)) > 0)
+            ;
         close(fd);
     }
 }
@@ -153,7 +173,7 @@ static inline void fx_draw(struct fx *fx, struct fl_sample *s, struct fl_rng *r)
         *q = (struct fl_read_req){ .container = c,
                                    .offset = at,
                                    .length = fl_rng_below(r, most + 1) };
-        if (fl_rng_below(r, 50) == 0)
+        if (!i && fl_rng_below(r, 20) == 0)
             q->offset = 0, q->length = fx->files[c].size;
         at = q->offset + q->length;
         if (at >= fx->files[c].size)

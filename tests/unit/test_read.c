@@ -14,7 +14,7 @@ static const struct {
     { "io_uring, direct", { .io = FL_IO_URING, .direct = FL_ON } },
     { "io_uring, nothing registered", { .io = FL_IO_URING, .no_register = true } },
     { "io_uring, depth 1", { .io = FL_IO_URING, .depth = 1 } },
-    { "io_uring, depth 3, small memory", { .io = FL_IO_URING, .depth = 3, .bytes = 3200000 } },
+    { "io_uring, depth 3, small memory", { .io = FL_IO_URING, .depth = 3, .bytes = 4000000 } },
     { "io_uring, not coalesced", { .io = FL_IO_URING, .coalesce = 1 } },
     { "io_uring in the caller's thread", { .io = FL_IO_URING, .inline_reads = true } },
     { "pread", { .io = FL_IO_PREAD } },
