@@ -103,7 +103,7 @@ static int prepare(struct jpeg_context *c, struct fl_decode_job *job, FlError *e
     if (!f->sliced)
         return 0;
     size_t len;
-    if ((job->column->checksums &&
+    if ((job->column->from[job->sample->part].checksums &&
          (code = fl_slice_check_groups(&f->table, &f->range, job->data, err))) ||
         (code = fl_slice_cut(&f->table, &f->range, f->headers, job->data, c->slice, c->slice_room,
                              &len, err)))

@@ -37,7 +37,8 @@ static int decode(void *ctx, struct fl_decode_job *job, FlError *err)
     int64_t value = job->field->value;
 
     (void)ctx;
-    if (job->column->kind == FL_FIELD_BYTES && !parse(job->data, job->len, &value))
+    if (job->column->from[job->sample->part].kind == FL_FIELD_BYTES &&
+        !parse(job->data, job->len, &value))
         return fl_err_set(err, FL_ERR(EBADMSG), FL_STAGE_DECODE,
                           "field \"%s\" is no decimal integer: \"%.*s\"", job->column->cfg.field,
                           (int)(job->len < 20 ? job->len : 20), (const char *)job->data);

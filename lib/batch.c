@@ -38,6 +38,7 @@ static void carve_output(const struct fl_settings *s, struct fl_output *out, str
 
     out->ids = piece(c, rows, sizeof(*out->ids));
     out->valid = piece(c, rows, 1);
+    out->parts = piece(c, rows, 1);
     for (unsigned i = 0; i < s->n_columns; i++)
         if (s->columns[i].cfg.kind == FL_COLUMN_BYTES)
             out->offsets[i] = piece(c, rows + 1, sizeof(int64_t));
@@ -175,6 +176,7 @@ static void reset_slot(const struct fl_pool *p, struct fl_slot *s, int64_t seq,
     memset(s->row_errors, 0, rows);
     for (int64_t i = plan->samples; i < plan->rows; i++)
         out->ids[i] = -1;
+    memset(out->parts, 0, rows);
     for (unsigned c = 0; c < p->settings->n_columns; c++)
         if (s->lengths[c])
             memset(s->lengths[c], 0, rows * sizeof(int64_t));
@@ -214,6 +216,7 @@ bool fl_batch_row_done(struct fl_sample *sample)
     struct fl_slot *s = sample->slot;
 
     s->out.ids[sample->row] = sample->id;
+    s->out.parts[sample->row] = (uint8_t)sample->part;
     s->out.valid[sample->row] = !sample->err.code;
     s->row_errors[sample->row] = sample->err.code != 0;
     if (sample->err.code)
@@ -297,6 +300,7 @@ void fl_output_view(const struct fl_pool *p, struct fl_output *out, FlBatch *bat
                         .n_columns = (int32_t)s->n_columns,
                         .ids = out->ids,
                         .valid = out->valid,
+                        .parts = s->n_parts > 1 ? out->parts : NULL,
                         .device_valid = out->device_valid,
                         .epoch = out->plan.epoch,
                         .position = out->plan.position,

@@ -42,6 +42,7 @@ struct fl_output {
     int64_t replaced;                 // rows with a stand-in
     int64_t *ids;                     // {rows}
     uint8_t *valid;                   // {rows}
+    uint8_t *parts;                   // {rows} part of a mixture
     int64_t *offsets[FL_MAX_COLUMNS]; // FL_COLUMN_BYTES: {rows + 1}
     void *columns[FL_MAX_COLUMNS];    // host or device memory
     const uint8_t *device_valid;

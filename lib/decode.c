@@ -33,10 +33,10 @@ void fl_decode_close(struct fl_decode *d)
     *d = (struct fl_decode){ 0 };
 }
 
-static int check_bytes(const struct fl_column *c, const struct fl_sample_field *f,
+static int check_bytes(const struct fl_column *c, unsigned part, const struct fl_sample_field *f,
                        const struct fl_read_req *req, FlError *err)
 {
-    if (!c->checksums || !f->whole)
+    if (!c->from[part].checksums || !f->whole)
         return 0;
     const uint32_t sum = fl_checksum32(req->data, (size_t)req->length);
     return sum == f->span.checksum
@@ -64,7 +64,7 @@ static int decode_column(struct fl_decode *d, const struct fl_column *c, struct 
     }
     if (f->read >= 0) {
         const struct fl_read_req *req = &s->reads[f->read];
-        if ((err = check_bytes(c, f, req, &s->err)))
+        if ((err = check_bytes(c, s->part, f, req, &s->err)))
             return err;
         job.data = req->data;
         job.len = (size_t)req->length;

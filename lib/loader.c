@@ -29,29 +29,38 @@ static int check(const FlLoader *l)
     return 0;
 }
 
-int fl_loader_open(FlLoader **out, FlDataset *ds, const FlConfig *cfg)
+int fl_loader_open_mixture(FlLoader **out, const FlPart *parts, int32_t n_parts,
+                           const FlConfig *cfg)
 {
-    int err;
+    int err = 0;
 
-    if (!out || !ds || !cfg)
-        return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN, "out, ds or cfg is NULL");
-    if ((err = fl_dataset_check_process(ds)))
+    if (!out || !parts || !cfg)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN, "out, parts or cfg is NULL");
+    for (int32_t i = 0; i < n_parts && !err; i++)
+        err = parts[i].dataset ? fl_dataset_check_process(parts[i].dataset) : 0;
+    if (err)
         return err;
     FlLoader *l = calloc(1, sizeof(*l));
     if (!l)
         return fl_err(FL_ERR(ENOMEM), FL_STAGE_PLAN, "no memory for a loader");
     l->pid = getpid();
-    if ((err = fl_settings_resolve(&l->settings, ds, cfg)))
+    if ((err = fl_settings_resolve(&l->settings, parts, n_parts, cfg)))
         goto fail;
     if (cfg->device.type == FL_DEVICE_CUDA)
         l->settings.numa_node = fl_device_numa_node(cfg->device);
-    if ((err = fl_pipeline_open(&l->pipeline, ds, &l->settings)))
+    if ((err = fl_pipeline_open(&l->pipeline, &l->settings)))
         goto fail;
     *out = l;
     return 0;
 fail:
     free(l);
     return err;
+}
+
+int fl_loader_open(FlLoader **out, FlDataset *ds, const FlConfig *cfg)
+{
+    const FlPart part = { .dataset = ds, .weight = 1 };
+    return fl_loader_open_mixture(out, ds ? &part : NULL, 1, cfg);
 }
 
 int fl_loader_next_timeout(FlLoader *l, FlBatch *batch, void *stream, int64_t timeout_ms)
@@ -88,8 +97,8 @@ int64_t fl_loader_samples(const FlLoader *l)
 static struct fl_state current(FlLoader *l)
 {
     struct fl_pipeline *p = &l->pipeline;
-    struct fl_state st = { .dataset = fl_index_info(fl_dataset_index(p->ds))->fingerprint,
-                           .order = fl_order_fingerprint(&p->order),
+    struct fl_state st = { .dataset = l->settings.fingerprint,
+                           .order = fl_sequence_fingerprint(&p->sequence),
                            .pipeline = l->settings.pipeline_fingerprint,
                            .seed = l->settings.cfg.seed,
                            .world = (uint32_t)p->plan.world,

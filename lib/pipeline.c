@@ -13,33 +13,50 @@
 #include "index/dataset.h"
 #include "jpeg/decode.h"
 
-/* The settings' order, with the weights of a balanced draw made from the labels. */
+/* The order of one part, with the weights of a balanced draw made from the labels. */
+static int part_order(const struct fl_settings *s, const struct fl_part *part,
+                      struct fl_order_cfg *cfg, double **balanced)
+{
+    const FlConfig *c = &s->cfg;
+    const bool alone = s->n_parts == 1;
+
+    *cfg =
+        (struct fl_order_cfg){ .shuffle = c->shuffle,
+                               .n = part->n,
+                               .exclude = part->cfg.exclude ? part->cfg.exclude : c->exclude,
+                               .n_exclude = part->cfg.exclude ? part->cfg.n_exclude : c->n_exclude,
+                               .subset = part->cfg.subset ? part->cfg.subset : c->subset,
+                               .n_subset = part->cfg.subset ? part->cfg.n_subset : c->n_subset,
+                               .weights = c->weights,
+                               .length = alone ? c->epoch_samples : 0,
+                               .block = s->block,
+                               .window = c->window };
+    if (!c->balance[0])
+        return 0;
+    const int err = fl_balance_weights(part->ds, cfg, c->balance, balanced);
+    cfg->weights = *balanced;
+    return err;
+}
+
 static int open_order(struct fl_pipeline *p)
 {
     const struct fl_settings *s = p->settings;
     const FlConfig *c = &s->cfg;
-    struct fl_order_cfg cfg = { .shuffle = c->shuffle,
-                                .seed = c->seed,
-                                .n = s->n,
-                                .exclude = c->exclude,
-                                .n_exclude = c->n_exclude,
-                                .subset = c->subset,
-                                .n_subset = c->n_subset,
-                                .weights = c->weights,
-                                .length = c->epoch_samples,
-                                .block = s->block,
-                                .window = c->window };
-    double *balanced = NULL;
-    int err = c->balance[0] ? fl_balance_weights(p->ds, &cfg, c->balance, &balanced) : 0;
+    struct fl_order_cfg orders[FL_MIXTURE_PARTS];
+    double weights[FL_MIXTURE_PARTS], *balanced = NULL; // balance: one part only
+    int err = 0;
 
-    if (balanced)
-        cfg.weights = balanced;
+    for (unsigned k = 0; k < s->n_parts && !err; k++) {
+        weights[k] = s->parts[k].cfg.weight;
+        err = part_order(s, &s->parts[k], &orders[k], &balanced);
+    }
     if (!err)
-        err = fl_order_init(&p->order, &cfg);
+        err =
+            fl_sequence_init(&p->sequence, s->n_parts, orders, weights, c->epoch_samples, c->seed);
     free(balanced);
     if (err)
         return err;
-    p->plan = (struct fl_plan){ .n = p->order.n,
+    p->plan = (struct fl_plan){ .n = p->sequence.n,
                                 .batch = c->batch_size,
                                 .rank = c->rank,
                                 .world = c->world_size,
@@ -127,7 +144,7 @@ static void say_hello(struct fl_pipeline *p)
            (int)p->plan.rank, (int)p->plan.world, (long long)fl_plan_batches(&p->plan, 0));
 }
 
-int fl_pipeline_open(struct fl_pipeline *p, FlDataset *ds, const struct fl_settings *settings)
+int fl_pipeline_open(struct fl_pipeline *p, const struct fl_settings *settings)
 {
     int err;
 
@@ -135,10 +152,11 @@ int fl_pipeline_open(struct fl_pipeline *p, FlDataset *ds, const struct fl_setti
     p->opened_at = fl_now_ns();
     pthread_mutex_init(&p->log_lock, NULL);
     p->log = (struct fl_log){ settings->cfg.log, settings->cfg.log_cookie, &p->log_lock };
-    p->ds = fl_dataset_retain(ds);
     if ((err = fl_queue_init(&p->queue)) || (err = fl_pool_open(&p->pool, settings)))
         goto fail;
     p->settings = p->pool->settings;
+    for (unsigned k = 0; k < p->settings->n_parts; k++)
+        fl_dataset_retain(p->settings->parts[k].ds);
     p->n_workers = p->settings->n_workers;
     if ((err = open_order(p)) || (err = open_workers(p)) || (err = open_read(p)) ||
         (p->settings->cfg.device.type != FL_DEVICE_CPU && (err = fl_upload_open(p))))
@@ -196,10 +214,11 @@ void fl_pipeline_close(struct fl_pipeline *p)
     for (unsigned i = 0; p->workers && i < (p->n_workers ? p->n_workers : 1); i++)
         fl_decode_close(&p->workers[i].decode);
     free(p->workers);
-    fl_order_fini(&p->order);
+    fl_sequence_fini(&p->sequence);
     fl_queue_fini(&p->queue);
+    for (unsigned k = 0; p->settings && k < p->settings->n_parts; k++)
+        fl_dataset_release(p->settings->parts[k].ds);
     fl_pool_put(p->pool);
-    fl_dataset_release(p->ds);
     pthread_mutex_destroy(&p->log_lock);
 }
 

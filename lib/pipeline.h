@@ -23,10 +23,10 @@
 #include "batch.h"
 #include "decode.h"
 #include "device.h"
-#include "order.h"
 #include "plan.h"
 #include "queue.h"
 #include "read.h"
+#include "sequence.h"
 #include "settings.h"
 
 /* Nanoseconds and counts of one stage, summed over its threads. */
@@ -48,7 +48,6 @@ struct fl_worker {
 
 struct fl_pipeline {
     const struct fl_settings *settings; // the pool's copy
-    FlDataset *ds;
     struct fl_log log;
     pthread_mutex_t log_lock;
     struct fl_pool *pool;
@@ -63,7 +62,7 @@ struct fl_pipeline {
     _Atomic bool stop;
 
     /* the feeder's own */
-    struct fl_order order;
+    struct fl_sequence sequence;
     struct fl_cursor feed;         // next batch to plan
     int64_t feed_seq;              // its number
     bool feed_ended;               // cfg.epochs are planned
@@ -94,7 +93,7 @@ struct fl_pipeline {
 /* ---- pipeline.c ------------------------------------------------------------------------------ */
 
 /* Allocates everything, starts the threads. On error the pipeline is closed. */
-int fl_pipeline_open(struct fl_pipeline *p, FlDataset *ds, const struct fl_settings *settings);
+int fl_pipeline_open(struct fl_pipeline *p, const struct fl_settings *settings);
 void fl_pipeline_close(struct fl_pipeline *p);
 
 void fl_pipeline_stats(struct fl_pipeline *p, FlLoaderStats *out);

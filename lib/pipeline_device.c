@@ -107,6 +107,7 @@ static void copy_notes(const struct fl_settings *s, struct fl_output *to,
     to->decoded_at = from->decoded_at;
     memcpy(to->ids, from->ids, rows * sizeof(*to->ids));
     memcpy(to->valid, from->valid, rows);
+    memcpy(to->parts, from->parts, rows);
     for (unsigned c = 0; c < s->n_columns; c++)
         if (to->offsets[c])
             memcpy(to->offsets[c], from->offsets[c], (rows + 1) * sizeof(int64_t));

@@ -14,13 +14,25 @@
 
 /* ---- the dataset, as the read stage sees it ---------------------------------------------------- */
 
+/* The part that a container of the read stage belongs to; *id becomes its number there. */
+static const struct fl_part *part_of(const struct fl_pipeline *p, uint32_t *id)
+{
+    unsigned k = p->settings->n_parts - 1;
+
+    while (*id < p->settings->parts[k].container_base)
+        k--;
+    *id -= p->settings->parts[k].container_base;
+    return &p->settings->parts[k];
+}
+
 static int container(void *ctx, uint32_t id, struct fl_container *out, FlError *err)
 {
     struct fl_pipeline *p = ctx;
+    const struct fl_part *part = part_of(p, &id);
     struct fl_index_container c;
 
-    if (fl_index_container(fl_dataset_index(p->ds), id, &c) ||
-        fl_dataset_container_path(p->ds, id, p->container_path, sizeof(p->container_path)) < 0) {
+    if (fl_index_container(fl_dataset_index(part->ds), id, &c) ||
+        fl_dataset_container_path(part->ds, id, p->container_path, sizeof(p->container_path)) < 0) {
         *err = *fl_last_error();
         return err->code;
     }
@@ -30,29 +42,34 @@ static int container(void *ctx, uint32_t id, struct fl_container *out, FlError *
 
 static int check(void *ctx, uint32_t id, int fd, FlError *err)
 {
-    struct fl_pipeline *p = ctx;
-    return fl_dataset_check_container(p->ds, id, fd, err);
+    const struct fl_part *part = part_of(ctx, &id);
+    return fl_dataset_check_container(part->ds, id, fd, err);
 }
 
 struct fl_read_source fl_feed_source(struct fl_pipeline *p)
 {
-    const struct fl_index_info *info = fl_index_info(fl_dataset_index(p->ds));
+    const struct fl_part *last = &p->settings->parts[p->settings->n_parts - 1];
 
     return (struct fl_read_source){ .ctx = p,
-                                    .n_containers = (uint32_t)info->n_containers,
+                                    .n_containers = last->container_base + last->n_containers,
                                     .container = container,
                                     .check = check };
 }
 
 /* ---- planning ------------------------------------------------------------------------------------ */
 
-static void plan_sample(struct fl_pipeline *p, struct fl_sample *s)
+/* Give s the sample that stands at `place` of its epoch: its own position, but for a stand-in. */
+static void plan_sample(struct fl_pipeline *p, struct fl_sample *s, int64_t place)
 {
+    const struct fl_sequence_place at = fl_sequence_at(&p->sequence, s->epoch, place);
     uint8_t *rows[FL_MAX_COLUMNS];
+
+    s->part = at.part;
+    s->id = at.sample;
 
     for (unsigned c = 0; c < p->settings->n_columns; c++)
         rows[c] = fl_slot_row(p->pool, s->slot, c, s->row);
-    fl_request_sample(p->settings, p->ds, s, rows);
+    fl_request_sample(p->settings, s, rows);
     fl_meter_add(&p->meters[FL_STAGE_PLAN].items, 1);
 }
 
@@ -105,8 +122,7 @@ static struct fl_sample *next_retry(struct fl_pipeline *p)
     s->attempt++;
     fl_rng_init(&r, p->settings->cfg.seed, (uint32_t)s->epoch, (uint64_t)s->position,
                 FL_RNG_SUBSTITUTE, s->attempt);
-    s->id = fl_order_at(&p->order, s->epoch, (int64_t)fl_rng_below(&r, (uint64_t)p->plan.n));
-    plan_sample(p, s);
+    plan_sample(p, s, (int64_t)fl_rng_below(&r, (uint64_t)p->plan.n));
     return s;
 }
 
@@ -128,9 +144,8 @@ static struct fl_sample *next_sample(struct fl_pipeline *p)
     s->epoch = plan->epoch;
     s->position = plan->position + p->next_row;
     s->attempt = 0;
-    s->id = fl_order_at(&p->order, s->epoch, s->position);
     p->next_row++;
-    plan_sample(p, s);
+    plan_sample(p, s, s->position);
     return s;
 }
 

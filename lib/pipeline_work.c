@@ -54,7 +54,7 @@ void fl_work_sample(struct fl_worker *w, struct fl_sample *s)
     fl_meter_add(&p->meters[FL_STAGE_DECODE].busy, fl_now_ns() - t0);
     fl_meter_add(&p->meters[FL_STAGE_DECODE].items, 1);
     if (s->err.code) {
-        fl_request_describe(p->ds, s);
+        fl_request_describe(p->settings, s);
         fl_meter_add(&p->bad, 1);
         fl_log(&p->log, FL_LOG_DEBUG, "bad sample: %s", s->err.message);
         if (replace(p, s))

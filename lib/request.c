@@ -33,8 +33,9 @@ static bool slice_request(const struct fl_index *ix, const struct fl_column *c, 
     const FlImage *im = &c->cfg.image;
     size_t len, at, n;
 
-    if (!f->blob_room || fl_index_slices(ix, c->field, s->id, f->blob, f->blob_room, &len) ||
-        !len || fl_slice_table_unpack(&f->table, f->blob, len))
+    if (!f->blob_room ||
+        fl_index_slices(ix, c->from[s->part].field, s->id, f->blob, f->blob_room, &len) || !len ||
+        fl_slice_table_unpack(&f->table, f->blob, len))
         return false;
     if (f->table.frame.width != f->width || f->table.frame.height != f->height)
         return false;
@@ -75,9 +76,9 @@ static int picture(const struct fl_settings *settings, const struct fl_index *ix
                                    .epoch = (uint32_t)s->epoch,
                                    .position = (uint64_t)s->position,
                                    .column = c->index };
-    if (!c->is_image)
+    if (!c->from[s->part].is_image)
         return 0;
-    if ((err = fl_index_image(ix, c->field, s->id, &image)))
+    if ((err = fl_index_image(ix, c->from[s->part].field, s->id, &image)))
         return err;
     if (!image.width || !image.height)
         return 0; // unknown: the decoder will see
@@ -99,7 +100,7 @@ static int bytes_field(const struct fl_settings *settings, const struct fl_index
                        uint8_t *row)
 {
     struct fl_read_req *req = &s->reads[s->n_reads];
-    int err = fl_index_span(ix, c->field, s->id, &f->span);
+    int err = fl_index_span(ix, c->from[s->part].field, s->id, &f->span);
 
     if (err)
         return err;
@@ -107,7 +108,8 @@ static int bytes_field(const struct fl_settings *settings, const struct fl_index
         return FL_ERR(ENOENT);
     f->present = true;
     f->whole = true;
-    *req = (struct fl_read_req){ .container = f->span.container,
+    *req = (struct fl_read_req){ .container =
+                                     settings->parts[s->part].container_base + f->span.container,
                                  .offset = f->span.offset,
                                  .length = f->span.length };
     if (c->cfg.kind == FL_COLUMN_IMAGE && (err = picture(settings, ix, c, s, f, req)))
@@ -138,8 +140,8 @@ static int lookup_field(const struct fl_settings *settings, const struct fl_inde
 
     f->present = false;
     f->read = -1;
-    if (c->kind == FL_FIELD_INT) {
-        err = fl_index_int(ix, c->field, s->id, &f->value);
+    if (c->from[s->part].kind == FL_FIELD_INT) {
+        err = fl_index_int(ix, c->from[s->part].field, s->id, &f->value);
         f->present = !err;
     } else {
         err = bytes_field(settings, ix, c, s, f, row);
@@ -154,10 +156,10 @@ static int lookup_field(const struct fl_settings *settings, const struct fl_inde
                         c->cfg.field);
 }
 
-void fl_request_sample(const struct fl_settings *settings, const FlDataset *ds, struct fl_sample *s,
+void fl_request_sample(const struct fl_settings *settings, struct fl_sample *s,
                        uint8_t *const rows[FL_MAX_COLUMNS])
 {
-    const struct fl_index *ix = fl_dataset_index(ds);
+    const struct fl_index *ix = fl_dataset_index(settings->parts[s->part].ds);
 
     s->n_reads = 0;
     s->err.code = 0;
@@ -169,8 +171,9 @@ void fl_request_sample(const struct fl_settings *settings, const FlDataset *ds, 
         }
 }
 
-void fl_request_describe(const FlDataset *ds, struct fl_sample *s)
+void fl_request_describe(const struct fl_settings *settings, struct fl_sample *s)
 {
+    const FlDataset *ds = settings->parts[s->part].ds;
     FlError *e = &s->err;
     char text[sizeof(e->message)];
     int n = 0;

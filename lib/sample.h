@@ -62,7 +62,8 @@ struct fl_sample_field {
 struct fl_sample {
     int64_t position; // in the epoch's order
     int64_t epoch;
-    int64_t id;       // in the dataset; -1: a padded row
+    int64_t id;       // in its dataset; -1: a padded row
+    unsigned part;    // which dataset of a mixture
     uint32_t attempt; // 0, or the number of the stand-in for a bad sample
     uint32_t row;     // in its slot
     struct fl_slot *slot;

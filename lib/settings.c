@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "decoders/decoder.h"
 #include "index/dataset.h"
+#include "span.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
@@ -22,8 +23,6 @@ static int resolve_image(struct fl_column *c, const FlConfig *cfg)
     FlImage *im = &c->cfg.image;
     const char *name = c->cfg.field;
 
-    if (c->kind != FL_FIELD_BYTES)
-        return INVALID("column \"%s\": the field holds integers, not pictures", name);
     if (im->width < 1 || im->height < 1 || im->width > 16384 || im->height > 16384)
         return INVALID("column \"%s\": size %dx%d is outside 1 to 16384 pixels", name, im->width,
                        im->height);
@@ -83,9 +82,6 @@ static int resolve_raw(struct fl_column *c)
 
     if (!bytes)
         return INVALID("column \"%s\": dtype %d is not known", c->cfg.field, (int)c->cfg.dtype);
-    if (c->kind != FL_FIELD_BYTES)
-        return INVALID("column \"%s\": the field holds integers; make it a label column",
-                       c->cfg.field);
     for (int i = 0; i < c->cfg.ndim; i++)
         if (c->cfg.shape[i] < 1 ||
             __builtin_mul_overflow(bytes, (uint64_t)c->cfg.shape[i], &bytes) || bytes > 64 * GIB)
@@ -97,50 +93,63 @@ static int resolve_raw(struct fl_column *c)
     return 0;
 }
 
-static int resolve_bytes(struct fl_column *c, const FlFieldInfo *info)
+static int resolve_bytes(struct fl_column *c)
 {
     int64_t *max = &c->cfg.max_bytes;
 
-    if (c->kind != FL_FIELD_BYTES)
-        return INVALID("column \"%s\": the field holds integers; make it a label column",
-                       c->cfg.field);
     if (*max < 0)
         return INVALID("column \"%s\": max_bytes %lld is negative", c->cfg.field, (long long)*max);
     if (!*max && c->zstd)
         return INVALID("column \"%s\": a compressed field needs max_bytes, the longest value when "
                        "decompressed",
                        c->cfg.field);
-    *max = *max ? *max : (int64_t)info->max_bytes;
+    *max = *max ? *max : (int64_t)c->largest;
     c->dtype = FL_U8;
     c->max_row = (uint64_t)*max;
     c->decoder = c->zstd ? &fl_decoder_zstd : &fl_decoder_raw;
     return 0;
 }
 
-static int resolve_column(struct fl_settings *s, unsigned i, const FlDataset *ds)
+/* Find the column's field in one dataset. */
+static int resolve_source(struct fl_settings *s, struct fl_column *c, const struct fl_part *part,
+                          struct fl_source *from)
+{
+    const struct fl_index *ix = fl_dataset_index(part->ds);
+    FlDatasetInfo info;
+    int err = fl_dataset_info(part->ds, &info);
+
+    if (err)
+        return err;
+    from->field = fl_index_find(ix, c->cfg.field);
+    if (from->field < 0)
+        return fl_err(FL_ERR(ENOENT), FL_STAGE_PLAN,
+                      "dataset %s has no field \"%s\"; `feedline inspect` lists its fields",
+                      info.path, c->cfg.field);
+    const struct fl_index_field *field = fl_index_field(ix, from->field);
+    from->kind = field->kind;
+    from->checksums = field->has_checksum && s->cfg.checksum != FL_OFF;
+    from->sliced = field->has_slices;
+    from->is_image = field->is_image;
+    c->sliced |= from->sliced;
+    c->largest = field->max_bytes > c->largest ? field->max_bytes : c->largest;
+    if (from->kind == FL_FIELD_INT && c->cfg.kind != FL_COLUMN_LABEL)
+        return INVALID("column \"%s\": the field holds integers; make it a label column",
+                       c->cfg.field);
+    return 0;
+}
+
+static int resolve_column(struct fl_settings *s, unsigned i)
 {
     struct fl_column *c = &s->columns[i];
-    const struct fl_index *ix = fl_dataset_index(ds);
-    FlFieldInfo info;
     int err;
 
     c->cfg = s->cfg.columns[i];
     c->index = i;
-    c->field = fl_index_find(ix, c->cfg.field);
-    if (c->field < 0)
-        return fl_err(FL_ERR(ENOENT), FL_STAGE_PLAN,
-                      "the dataset has no field \"%s\"; `feedline inspect` lists its fields",
-                      c->cfg.field);
-    if ((err = fl_dataset_field(ds, c->field, &info)))
-        return err;
-    const struct fl_index_field *field = fl_index_field(ix, c->field);
     const size_t len = strlen(c->cfg.field);
-    c->kind = field->kind;
     c->zstd = len > 4 && !strcmp(c->cfg.field + len - 4, ".zst");
-    c->checksums = field->has_checksum && s->cfg.checksum != FL_OFF;
-    c->sliced = field->has_slices;
-    c->largest = info.max_bytes;
-    c->is_image = field->is_image;
+    for (unsigned k = 0; k < s->n_parts; k++)
+        if ((err = resolve_source(s, c, &s->parts[k], &c->from[k])))
+            return err;
     switch (c->cfg.kind) {
     case FL_COLUMN_IMAGE:
         err = resolve_image(c, &s->cfg);
@@ -154,7 +163,7 @@ static int resolve_column(struct fl_settings *s, unsigned i, const FlDataset *ds
         err = resolve_raw(c);
         break;
     case FL_COLUMN_BYTES:
-        err = resolve_bytes(c, &info);
+        err = resolve_bytes(c);
         break;
     default:
         err = INVALID("column \"%s\": kind %d is not known", c->cfg.field, (int)c->cfg.kind);
@@ -170,7 +179,7 @@ static int resolve_column(struct fl_settings *s, unsigned i, const FlDataset *ds
     return 0;
 }
 
-static int resolve_columns(struct fl_settings *s, const FlDataset *ds)
+static int resolve_columns(struct fl_settings *s)
 {
     uint64_t at = 0;
     int err;
@@ -181,7 +190,7 @@ static int resolve_columns(struct fl_settings *s, const FlDataset *ds)
     s->n_columns = (unsigned)s->cfg.n_columns;
     for (unsigned i = 0; i < s->n_columns; i++) {
         struct fl_column *c = &s->columns[i];
-        if ((err = resolve_column(s, i, ds)))
+        if ((err = resolve_column(s, i)))
             return err;
         c->offset = at;
         at += (c->bytes + FL_SLOT_ALIGN - 1) / FL_SLOT_ALIGN * FL_SLOT_ALIGN;
@@ -218,8 +227,13 @@ static int resolve_order(struct fl_settings *s)
                        c->subset ? "there" : "NULL");
     if (c->weights && c->balance[0])
         return INVALID("weights and balance exclude each other");
-    if (c->epoch_samples && !c->weights && !c->balance[0])
-        return INVALID("epoch_samples is %lld; it needs weights or balance",
+    if (s->n_parts > 1 && (c->subset || c->exclude || c->weights || c->balance[0]))
+        return INVALID(
+            "subset, exclude, weights and balance belong to one dataset: in a mixture each "
+            "part has its own");
+    if (c->epoch_samples < 0 ||
+        (c->epoch_samples && s->n_parts == 1 && !c->weights && !c->balance[0]))
+        return INVALID("epoch_samples is %lld; it needs weights, balance or a mixture",
                        (long long)c->epoch_samples);
     if (c->block_bytes < 0 || c->window < 0)
         return INVALID("block_bytes or window is negative");
@@ -240,31 +254,30 @@ static void resolve_limits(FlConfig *c)
 }
 
 /* Mean bytes of a sample's fields that are read, and the most that one sample can need. */
-static int field_bytes(const struct fl_settings *s, const FlDataset *ds, double *mean,
-                       uint64_t *largest)
+static void field_bytes(const struct fl_settings *s, double *mean, uint64_t *largest)
 {
-    FlFieldInfo info;
-    int err;
+    int64_t n = 0;
 
     *mean = 0;
     *largest = 0;
+    for (unsigned k = 0; k < s->n_parts; k++)
+        n += s->parts[k].n;
     for (unsigned i = 0; i < s->n_columns; i++) {
-        if (s->columns[i].kind != FL_FIELD_BYTES)
-            continue;
-        if ((err = fl_dataset_field(ds, s->columns[i].field, &info)))
-            return err;
-        *mean += (double)info.bytes / (double)s->n;
-        *largest += info.max_bytes + 2 * FL_SLOT_ALIGN; // alignment at both ends
+        const struct fl_column *c = &s->columns[i];
+        for (unsigned k = 0; k < s->n_parts; k++)
+            if (c->from[k].kind == FL_FIELD_BYTES)
+                *mean += (double)fl_index_field(fl_dataset_index(s->parts[k].ds), c->from[k].field)
+                             ->bytes /
+                         (double)n;
+        *largest += c->largest + 2 * FL_SLOT_ALIGN; // alignment at both ends
     }
-    return 0;
 }
 
-static int resolve_memory(struct fl_settings *s, const FlDataset *ds)
+static int resolve_memory(struct fl_settings *s)
 {
     FlConfig *c = &s->cfg;
     uint64_t largest;
     double mean;
-    int err;
 
     if (c->host_slots < 0 || c->host_slots > 64 || c->device_slots < 0 || c->device_slots > 64)
         return INVALID("host_slots %d or device_slots %d is outside 0 to 64", c->host_slots,
@@ -272,10 +285,10 @@ static int resolve_memory(struct fl_settings *s, const FlDataset *ds)
     s->n_slots = c->host_slots ? (unsigned)c->host_slots : 3;
     c->host_slots = (int32_t)s->n_slots;
     c->device_slots = c->device_slots ? c->device_slots : 2;
-    if ((err = field_bytes(s, ds, &mean, &largest)))
-        return err;
+    field_bytes(s, &mean, &largest);
     s->block = mean > 0 ? (int64_t)ceil((double)c->block_bytes / mean) : 1;
-    s->block = s->block < s->n ? s->block : s->n;
+    for (unsigned k = 0; k < s->n_parts; k++)
+        s->block = s->block < s->parts[k].n ? s->block : s->parts[k].n;
     s->read_bytes = c->read_bytes;
     if (s->read_bytes)
         return 0;
@@ -323,30 +336,55 @@ static uint64_t fingerprint(const struct fl_settings *s)
     return h;
 }
 
-int fl_settings_resolve(struct fl_settings *s, const FlDataset *ds, const FlConfig *cfg)
+static int resolve_parts(struct fl_settings *s, const FlPart *parts, int32_t n_parts)
 {
+    uint64_t containers = 0;
     FlDatasetInfo info;
+    int err;
+
+    if (!parts || n_parts < 1 || n_parts > FL_MIXTURE_PARTS)
+        return INVALID("a mixture has 1 to %d parts, not %d", FL_MIXTURE_PARTS, n_parts);
+    s->n_parts = (unsigned)n_parts;
+    for (unsigned k = 0; k < s->n_parts; k++) {
+        if (!parts[k].dataset)
+            return INVALID("part %u has no dataset", k);
+        if ((err = fl_dataset_info(parts[k].dataset, &info)))
+            return err;
+        if (info.n_samples < 1)
+            return INVALID("dataset %s has no samples", info.path);
+        s->parts[k] = (struct fl_part){ .ds = parts[k].dataset,
+                                        .n = info.n_samples,
+                                        .container_base = (uint32_t)containers,
+                                        .n_containers = (uint32_t)info.n_containers,
+                                        .cfg = parts[k] };
+        containers += (uint64_t)info.n_containers;
+        s->fingerprint = k ? fl_hash64(&info.fingerprint, 8, s->fingerprint) : info.fingerprint;
+    }
+    if (containers >= FL_NO_CONTAINER)
+        return INVALID("the parts have %llu files together, more than can be counted",
+                       (unsigned long long)containers);
+    return 0;
+}
+
+int fl_settings_resolve(struct fl_settings *s, const FlPart *parts, int32_t n_parts,
+                        const FlConfig *cfg)
+{
     int err;
 
     memset(s, 0, sizeof(*s));
     if (!cfg || cfg->struct_size != sizeof(FlConfig))
         return INVALID("FlConfig.struct_size is %zu; start from FL_CONFIG_DEFAULT",
                        cfg ? cfg->struct_size : (size_t)0);
-    if ((err = fl_dataset_info(ds, &info)))
-        return err;
     s->cfg = *cfg;
-    s->n = info.n_samples;
     s->numa_node = -1;
-    if (s->n < 1)
-        return INVALID("the dataset has no samples");
-    if ((err = resolve_order(s)))
+    if ((err = resolve_parts(s, parts, n_parts)) || (err = resolve_order(s)))
         return err;
     resolve_limits(&s->cfg);
     if (cfg->n_workers < -1 || cfg->n_workers > 1024)
         return INVALID("n_workers is %d; it is -1 (automatic) or 0 to 1024", cfg->n_workers);
     s->n_workers = cfg->n_workers < 0 ? (unsigned)fl_cpu_count() : (unsigned)cfg->n_workers;
     s->inline_all = s->n_workers == 0;
-    if ((err = resolve_columns(s, ds)) || (err = resolve_memory(s, ds)))
+    if ((err = resolve_columns(s)) || (err = resolve_memory(s)))
         return err;
     s->pipeline_fingerprint = fingerprint(s);
     return 0;

@@ -10,22 +10,39 @@
 
 #include <feedline/config.h>
 #include <feedline/dataset.h>
+#include <feedline/loader.h>
 
 #include "kernels/normalize.h"
+#include "mixture.h"
 
 struct fl_decoder;
+
+/* Where a column comes from in one dataset. */
+struct fl_source {
+    int32_t field;    // of the dataset
+    FlFieldKind kind; // of the field
+    bool checksums;   // its spans have one, and it is to be compared
+    bool sliced;      // some pictures are sliced JPEGs
+    bool is_image;    // the index knows the pictures' sizes
+};
+
+/* One dataset: the only one, or a part of a mixture. */
+struct fl_part {
+    FlDataset *ds;           // kept alive by the pipeline
+    int64_t n;               // its samples
+    uint32_t container_base; // the read stage counts the containers of all parts in one row
+    uint32_t n_containers;
+    FlPart cfg; // the caller's; its pointers are read at open only
+};
 
 /* One output column. */
 struct fl_column {
     FlColumnConfig cfg; // defaults filled in
     unsigned index;     // among the columns
-    int32_t field;      // of the dataset
-    FlFieldKind kind;   // of the field
     bool zstd;          // the field's bytes are zstd frames
-    bool checksums;     // its spans have one, and it is to be compared
-    bool sliced;        // some pictures are sliced JPEGs
-    bool is_image;      // the index knows the pictures' sizes
+    bool sliced;        // some pictures of some part are sliced JPEGs
     const struct fl_decoder *decoder;
+    struct fl_source from[FL_MIXTURE_PARTS]; // by part
 
     /* Of a batch in host memory: FL_COLUMN_BYTES has row_bytes 0 and max_row per row. */
     FlDtype dtype;                 // host form: FL_U8 pixels for a CUDA device, the final type else
@@ -42,7 +59,9 @@ struct fl_column {
 
 struct fl_settings {
     FlConfig cfg; // defaults filled in; pointers in it are not ours and not used
-    int64_t n;    // samples of the dataset
+    unsigned n_parts;
+    struct fl_part parts[FL_MIXTURE_PARTS];
+    uint64_t fingerprint; // of the datasets
     unsigned n_columns;
     struct fl_column columns[FL_MAX_COLUMNS];
     unsigned n_workers;            // 0: inline
@@ -57,6 +76,7 @@ struct fl_settings {
 
 /* Returns 0; FL_ERR(EINVAL), FL_ERR(ENOENT), FL_ERR(ENOMEM) with a sentence that names
  * the setting. */
-int fl_settings_resolve(struct fl_settings *s, const FlDataset *ds, const FlConfig *cfg);
+int fl_settings_resolve(struct fl_settings *s, const FlPart *parts, int32_t n_parts,
+                        const FlConfig *cfg);
 
 #endif

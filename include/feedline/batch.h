@@ -23,6 +23,7 @@ typedef struct FlBatch {
     FlColumn columns[FL_MAX_COLUMNS]; ///< in the order of the fl_config_* calls
     const int64_t *ids;   ///< {size} index of each row's sample in the dataset, -1 for a padded row; host memory
     const uint8_t *valid; ///< {size} 1: a good sample; 0: a hole (padding, or a skipped bad sample); host memory
+    const uint8_t *parts; ///< {size} which dataset of a mixture each row is of; NULL for a single dataset; host memory
     const uint8_t *device_valid; ///< the same on the device, or NULL for host batches
     int64_t epoch;
     int64_t position;     ///< place of row 0 in the epoch's order

@@ -11,6 +11,16 @@
 /** Opaque. One consumer thread at a time; fl_loader_stats() and fl_loader_close() from any thread. */
 typedef struct FlLoader FlLoader;
 
+/** One dataset of a mixture. */
+typedef struct FlPart {
+    FlDataset *dataset;     ///< kept alive by the loader
+    double weight;          ///< share of the positions, relative to the other parts' weights; > 0
+    const int64_t *subset;  ///< as in FlConfig, of this part; NULL: all samples
+    int64_t n_subset;
+    const int64_t *exclude; ///< as in FlConfig, of this part
+    int64_t n_exclude;
+} FlPart;
+
 /** Upper bound of the size of a saved state. */
 #define FL_STATE_BYTES 256
 
@@ -28,6 +38,17 @@ extern "C" {
  *         is needed is named); FL_ERR(ENODEV): no such device or no driver; FL_ERR(ENOENT): the dataset has no such field.
  */
 FL_API int fl_loader_open(FlLoader **out, FlDataset *ds, const FlConfig *cfg);
+
+/**
+ * The same for a weighted mixture of 1 to 16 datasets with the same fields. Which part stands at which
+ * position is a function of (seed, epoch, position), in shares rounded to 1/1024 of the positions; each
+ * part goes through its own epochs, in its own order of the configured kind. FlConfig.epoch_samples is
+ * the length of an epoch, by default the sum of the parts; FlBatch.parts says where a row is from.
+ * A saved state covers all parts.
+ *
+ * @return as fl_loader_open().
+ */
+FL_API int fl_loader_open_mixture(FlLoader **out, const FlPart *parts, int32_t n_parts, const FlConfig *cfg);
 
 /**
  * Take the next batch. Waits for it; the wait ends when the batch is ready, at fl_loader_close() in

@@ -455,6 +455,88 @@ static void test_life(void)
     fl_dataset_close(&second);
 }
 
+/* A mixture of the tar and the folder: shares, coverage of the small part, resume. */
+static void test_mixture(void)
+{
+    FlDataset *tar = open_set(tar_dir), *folder = open_set(folder_dir);
+    const FlPart parts[] = { { .dataset = tar, .weight = 3 }, { .dataset = folder, .weight = 1 } };
+    FlConfig cfg = config(2, false);
+    FlLoader *l = NULL;
+    FlBatch b = { 0 };
+    char state[FL_STATE_BYTES];
+    int64_t order[2][2000], n = 0, count[2] = { 0 };
+    int seen[N] = { 0 }, size = 0;
+
+    t_case("mixture");
+    cfg.epoch_samples = 400;
+    T_EQ(fl_loader_open_mixture(&l, parts, 2, &cfg), 0);
+    T_EQ(fl_loader_samples(l), 400);
+    for (int ends = 0; ends < 3;) {
+        const int err = fl_loader_next(l, &b, NULL);
+        ends += err == FL_EPOCH_END;
+        if (err)
+            continue;
+        for (int64_t i = 0; i < b.size; i++, n++) {
+            order[0][n] = b.parts[i];
+            order[1][n] = b.ids[i];
+            count[b.parts[i]]++;
+            // Both sets hold the same pictures under other numbers, the label tells that it is the right one.
+            if (!b.parts[i])
+                T_EQ(((const int64_t *)b.columns[1].data)[i], ms_class((int)b.ids[i]));
+            else
+                seen[b.ids[i]]++;
+        }
+        fl_batch_release(&b, NULL);
+        if (n == 160)
+            size = fl_loader_state(l, state, sizeof(state));
+    }
+    fl_loader_close(&l);
+    T_EQ(n, 1200);
+    T_EQ(count[0], 900);
+    T_EQ(count[1], 300);
+    for (int i = 0; i < N; i++)
+        T_OK(seen[i] == 5 || seen[i] == 6); // 300 of a part of 53: every sample 5 or 6 times
+
+    t_case("mixture, resumed");
+    T_OK(size > 0);
+    cfg.n_workers = 0;
+    cfg.batch_size = 5;
+    T_EQ(fl_loader_open_mixture(&l, parts, 2, &cfg), 0);
+    T_EQ(fl_loader_restore(l, state, (size_t)size, false), 0);
+    int wrong = 0;
+    for (int64_t at = 160; at < 400;) {
+        T_EQ(fl_loader_next(l, &b, NULL), 0);
+        for (int64_t i = 0; i < b.size; i++, at++)
+            wrong += order[0][at] != b.parts[i] || order[1][at] != b.ids[i];
+        fl_batch_release(&b, NULL);
+    }
+    T_EQ(wrong, 0);
+    fl_loader_close(&l);
+
+    t_case("a state of a mixture does not fit one dataset");
+    cfg.epoch_samples = 0;
+    T_EQ(fl_loader_open(&l, tar, &cfg), 0);
+    T_EQ(fl_loader_restore(l, state, (size_t)size, false), -EINVAL);
+    fl_loader_close(&l);
+
+    t_case("classes in balance");
+    cfg = config(2, false);
+    snprintf(cfg.balance, sizeof(cfg.balance), "cls");
+    cfg.epoch_samples = 2000;
+    T_EQ(fl_loader_open(&l, tar, &cfg), 0);
+    int classes[MS_CLASSES] = { 0 };
+    while (!fl_loader_next(l, &b, NULL)) {
+        for (int64_t i = 0; i < b.size; i++)
+            classes[((const int64_t *)b.columns[1].data)[i]]++;
+        fl_batch_release(&b, NULL);
+    }
+    for (int i = 0; i < MS_CLASSES; i++)
+        T_OK(classes[i] > 320 && classes[i] < 480); // 400, sigma 18
+    fl_loader_close(&l);
+    fl_dataset_close(&tar);
+    fl_dataset_close(&folder);
+}
+
 static void test_wrong_settings(void)
 {
     static const struct {
@@ -532,6 +614,7 @@ int main(void)
     test_ranks();
     test_bad_samples();
     test_life();
+    test_mixture();
     test_wrong_settings();
     ms_remove(tar_dir);
     ms_remove(folder_dir);
