@@ -15,6 +15,12 @@ int main(void)
         printf("FL_BF16 is not what the library means by it\n");
         return 1;
     }
+    FlDataset *ds = NULL;
+    if (fl_dataset_open(&ds, "/nowhere/at/all", NULL) != FL_ERR(ENOENT) || ds != NULL ||
+        !strstr(fl_last_error()->message, "/nowhere/at/all")) {
+        printf("a folder that is not there: %s\n", fl_last_error()->message);
+        return 1;
+    }
     printf("feedline %s (%s)\n", fl_version(), fl_build_info());
     return 0;
 }
