@@ -15,6 +15,7 @@ static const struct {
     { "index", command_index, "make the index of a dataset" },
     { "inspect", command_inspect, "show what a dataset holds, and one sample of it" },
     { "synth", command_synth, "make photo-like JPEGs to try things out with" },
+    { "verify", command_verify, "re-read everything and name each bad sample" },
     { "version", command_version, "print version and what this build holds" },
 };
 

@@ -5,7 +5,10 @@
 
 #include <feedline/dataset.h>
 
-/** Called for each bad thing found; `text` is one sentence that names container, key and offset. */
+/**
+ * Called for each bad thing found, in the order of the samples; `text` is one sentence that names container, key and
+ * offset. sample -1: it concerns the index, an archive or the origin as a whole.
+ */
 typedef void (*FlFindingFn)(void *cookie, int64_t sample, const char *text);
 
 /** What fl_dataset_verify() looks at. Zero-initialise and set struct_size. */
@@ -26,6 +29,7 @@ typedef struct FlVerifyResult {
     int64_t bad;      ///< samples with at least one finding
     uint64_t bytes;   ///< read
     int64_t unchecked;///< fields that carry no checksum: read, but not compared with anything
+    int64_t structure;///< findings about the index, an archive or the origin as a whole (sample -1)
 } FlVerifyResult;
 
 #ifdef __cplusplus

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Re-reading a whole dataset with several threads; findings come in the order of the samples. */
+#define _GNU_SOURCE
+#include "index/verify.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/ordered.h"
+#include "base/thread.h"
+
+#define SAMPLES_PER_PIECE 64
+#define MAX_UNSEEN 20 // samples of the origin that are missing, named
+
+struct verify {
+    const FlDataset *ds;
+    const FlVerifyOptions *opt;
+    FlVerifyResult *result;
+    struct fl_origin origin;
+    int64_t n_samples, n_archives;
+    size_t sample_pieces;       // the archives' pieces, one each, stand before them
+    struct fl_findings *pieces; // of all
+    uint64_t total_bytes;
+    int64_t begun;
+};
+
+static void *begin_thread(void *cookie)
+{
+    struct verify *v = cookie;
+
+    return fl_checker_new(v->ds, &v->origin, v->opt->decode);
+}
+
+static void end_thread(void *cookie, void *state)
+{
+    (void)cookie;
+    fl_checker_free(state);
+}
+
+static void work(void *cookie, void *state, size_t i)
+{
+    struct verify *v = cookie;
+    struct fl_findings *f = &v->pieces[i];
+
+    if ((int64_t)i < v->n_archives) {
+        fl_check_archive(state, (uint32_t)i, f);
+        return;
+    }
+    const int64_t first = ((int64_t)i - v->n_archives) * SAMPLES_PER_PIECE;
+    for (int64_t s = first; s < first + SAMPLES_PER_PIECE && s < v->n_samples; s++)
+        fl_check_sample(state, s, f);
+}
+
+static int report(struct verify *v, bool end)
+{
+    const FlProgress p = {
+        .what = "verifying",
+        .done = v->result->samples,
+        .total = v->n_samples,
+        .bytes = v->result->bytes,
+        .total_bytes = v->total_bytes,
+        .bad = v->result->bad,
+        .seconds = (double)(fl_now_ns() - v->begun) * 1e-9,
+    };
+
+    if (v->opt->progress && v->opt->progress(v->opt->progress_cookie, &p) && !end)
+        return fl_err(FL_ERR(ECANCELED), FL_STAGE_PLAN, "%s: verifying was stopped by the caller",
+                      fl_dataset_path(v->ds));
+    return 0;
+}
+
+static int idle(void *cookie)
+{
+    return report(cookie, false);
+}
+
+static void tell(const struct verify *v, const struct fl_findings *f)
+{
+    for (size_t at = 0; v->opt->finding && at + sizeof(int64_t) < f->items.len;) {
+        int64_t sample;
+        const char *text = (const char *)f->items.data + at + sizeof(sample);
+        memcpy(&sample, f->items.data + at, sizeof(sample));
+        v->opt->finding(v->opt->finding_cookie, sample, text);
+        at += sizeof(sample) + strlen(text) + 1;
+    }
+}
+
+static int join(void *cookie, size_t i)
+{
+    struct verify *v = cookie;
+    struct fl_findings *f = &v->pieces[i];
+
+    v->result->samples += f->samples;
+    v->result->bad += f->bad;
+    v->result->structure += f->structure;
+    v->result->unchecked += f->unchecked;
+    v->result->bytes += f->bytes;
+    tell(v, f);
+    fl_bytes_free(&f->items);
+    return 0;
+}
+
+static void check_index(struct verify *v)
+{
+    struct fl_findings f = { 0 };
+    int64_t bad;
+
+    if (fl_index_check(fl_dataset_index(v->ds), &bad))
+        fl_finding(&f, -1, "%s (%" PRId64 " blocks of the index in all)", fl_last_error()->message,
+                   bad);
+    v->result->structure += f.structure;
+    tell(v, &f);
+    fl_bytes_free(&f.items);
+}
+
+/* Samples of the origin that nothing here came from. */
+static void check_unseen(struct verify *v)
+{
+    const struct fl_index *from = fl_dataset_index(v->origin.ds);
+    const int64_t n = fl_index_info(from)->n_samples;
+    struct fl_findings f = { 0 };
+    int64_t unseen = 0;
+    char key[FL_INDEX_MAX_NAME];
+
+    for (int64_t s = 0; s < n; s++) {
+        if (v->origin.seen[s] || unseen++ >= MAX_UNSEEN ||
+            fl_index_key(from, s, key, sizeof(key)) < 0)
+            continue;
+        fl_finding(&f, -1, "sample %" PRId64 " (%s) of %s is missing", s, key,
+                   fl_dataset_path(v->origin.ds));
+    }
+    if (unseen > MAX_UNSEEN)
+        fl_finding(&f, -1, "%" PRId64 " more samples of %s are missing", unseen - MAX_UNSEEN,
+                   fl_dataset_path(v->origin.ds));
+    v->result->structure += f.structure;
+    tell(v, &f);
+    fl_bytes_free(&f.items);
+}
+
+static int verify_all(struct verify *v)
+{
+    const struct fl_index_info *info = fl_index_info(fl_dataset_index(v->ds));
+    struct fl_ordered ordered = { .name = "fl-verify",
+                                  .begin = begin_thread,
+                                  .end = end_thread,
+                                  .work = work,
+                                  .join = join,
+                                  .idle = idle };
+    int err;
+
+    v->n_samples = info->n_samples;
+    v->n_archives = info->kind == FL_KIND_TAR ? info->n_containers : 0;
+    v->sample_pieces = (size_t)(info->n_samples + SAMPLES_PER_PIECE - 1) / SAMPLES_PER_PIECE;
+    for (int32_t i = 0; i < info->n_fields; i++)
+        v->total_bytes += fl_index_field(fl_dataset_index(v->ds), i)->bytes;
+    ordered.n = (size_t)v->n_archives + v->sample_pieces;
+    ordered.n_threads = v->opt->n_threads ? v->opt->n_threads : fl_cpu_count();
+    ordered.window = 8 * (size_t)ordered.n_threads;
+    if (!(v->pieces = calloc(ordered.n + 1, sizeof(*v->pieces))))
+        return fl_err(FL_ERR(ENOMEM), FL_STAGE_PLAN, "%s: out of memory", fl_dataset_path(v->ds));
+    check_index(v);
+    if (!(err = fl_ordered_run(&ordered, v)) && v->origin.ds)
+        check_unseen(v);
+    for (size_t i = 0; i < ordered.n; i++)
+        fl_bytes_free(&v->pieces[i].items);
+    free(v->pieces);
+    return err ? err : report(v, true);
+}
+
+int fl_dataset_verify(const FlDataset *ds, const FlVerifyOptions *options, FlVerifyResult *result)
+{
+    FlVerifyOptions opt = { .struct_size = sizeof(opt) };
+    FlVerifyResult unused;
+    struct verify v = {
+        .ds = ds, .opt = &opt, .result = result ? result : &unused, .begun = fl_now_ns()
+    };
+    int err;
+
+    if (!ds)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN, "fl_dataset_verify: the dataset is NULL");
+    if (options && (options->struct_size < sizeof(size_t) || options->struct_size > sizeof(opt)))
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN, "FlVerifyOptions.struct_size is %zu, not %zu",
+                      options->struct_size, sizeof(opt));
+    if (options)
+        memcpy(&opt, options, options->struct_size);
+    if (opt.n_threads < 0 || opt.n_threads > 1024)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN,
+                      "FlVerifyOptions.n_threads is %d, not 0 to 1024", opt.n_threads);
+    if ((err = fl_dataset_check_process(ds)))
+        return err;
+    *v.result = (FlVerifyResult){ 0 };
+    if (!(err = fl_origin_open(&v.origin, opt.against)))
+        err = verify_all(&v);
+    const FlError why = *fl_err_slot();
+    fl_origin_close(&v.origin);
+    return err ? fl_err_raise(&why) : 0;
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "index/verify.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "formats/source.h"
+#include "index/collect.h"
+#include "index/stale.h"
+#include "jpeg/decode.h"
+#include "jpeg/slice.h"
+
+#define PATH_BYTES (FL_INDEX_MAX_NAME + 1024)
+
+struct fl_checker {
+    const FlDataset *ds;
+    const struct fl_index *ix;
+    struct fl_origin *origin;
+    struct fl_jpeg_decoder *decoder; // NULL: do not decode
+    uint32_t open_id;                // container that fd belongs to, FL_NO_CONTAINER: none
+    int fd, open_err;                // what came of opening it
+    char path[PATH_BYTES];           // of it
+    char key[FL_INDEX_MAX_NAME];     // of the sample at hand
+    struct fl_bytes bytes, other, pixels, blob;
+};
+
+void fl_finding(struct fl_findings *f, int64_t sample, const char *format, ...)
+{
+    char text[1024];
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(text, sizeof(text), format, ap);
+    va_end(ap);
+    if (sample < 0)
+        f->structure++;
+    if (!fl_bytes_add(&f->items, &sample, sizeof(sample)))
+        (void)fl_bytes_add(&f->items, text, strlen(text) + 1);
+}
+
+struct fl_checker *fl_checker_new(const FlDataset *ds, struct fl_origin *origin, bool decode)
+{
+    struct fl_checker *c = calloc(1, sizeof(*c));
+
+    if (!c) {
+        fl_err(FL_ERR(ENOMEM), FL_STAGE_PLAN, "out of memory");
+        return NULL;
+    }
+    c->ds = ds;
+    c->ix = fl_dataset_index(ds);
+    c->origin = origin;
+    c->open_id = FL_NO_CONTAINER;
+    c->fd = -1;
+    if (decode && fl_jpeg_decoder_new(&c->decoder, NULL, fl_kernels_get(FL_CPU_BEST))) {
+        fl_checker_free(c);
+        c = NULL;
+    }
+    return c;
+}
+
+void fl_checker_free(struct fl_checker *c)
+{
+    if (!c)
+        return;
+    if (c->fd >= 0)
+        close(c->fd);
+    fl_jpeg_decoder_free(c->decoder);
+    fl_bytes_free(&c->bytes);
+    fl_bytes_free(&c->other);
+    fl_bytes_free(&c->pixels);
+    fl_bytes_free(&c->blob);
+    free(c);
+}
+
+/* Have the container open; an error that was found stays until another one is asked for. */
+static int open_container(struct fl_checker *c, uint32_t id)
+{
+    FlError why;
+    int err;
+
+    if (c->open_id == id)
+        return c->open_err;
+    if (c->fd >= 0)
+        close(c->fd);
+    c->open_id = id;
+    c->fd = -1;
+    if ((err = fl_dataset_container_path(c->ds, id, c->path, sizeof(c->path))) < 0)
+        return c->open_err = err;
+    c->fd = open(c->path, O_RDONLY | O_CLOEXEC);
+    if (c->fd < 0)
+        return c->open_err = fl_err_file(errno, "open", c->path);
+    (void)posix_fadvise(c->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    if ((err = fl_dataset_check_container(c->ds, id, c->fd, &why)))
+        fl_err_raise(&why);
+    return c->open_err = err;
+}
+
+/* Where a finding is: sample, key, field, place. */
+static void bad_field(const struct fl_checker *c, struct fl_findings *f, int64_t sample,
+                      const char *field, const struct fl_span *span, const char *what)
+{
+    if (span)
+        fl_finding(f, sample,
+                   "sample %" PRId64 " (%s), field %s, bytes %" PRIu64 " to %" PRIu64 " of %s: %s",
+                   sample, c->key, field, span->offset, span->offset + span->length, c->path, what);
+    else
+        fl_finding(f, sample, "sample %" PRId64 " (%s), field %s: %s", sample, c->key, field, what);
+}
+
+static int read_span(struct fl_checker *c, const struct fl_span *span)
+{
+    int err = open_container(c, span->container);
+    uint64_t done = 0;
+
+    if (err) // the message of an earlier sample is gone
+        return fl_last_error()->code == err
+                   ? err
+                   : fl_err(err, FL_STAGE_READ, "%s cannot be used", c->path);
+    c->bytes.len = 0;
+    if (span->length && !fl_bytes_room(&c->bytes, span->length))
+        return fl_err(FL_ERR(ENOMEM), FL_STAGE_READ, "no memory for %" PRIu64 " bytes",
+                      span->length);
+    while (done < span->length) {
+        const ssize_t n =
+            pread(c->fd, c->bytes.data + done, span->length - done, (off_t)(span->offset + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return fl_err_file(errno, "read", c->path);
+        if (!n)
+            return fl_err(FL_ERR(ESTALE), FL_STAGE_READ, "the file ends at byte %" PRIu64,
+                          span->offset + done);
+        done += (uint64_t)n;
+    }
+    c->bytes.len = span->length;
+    return 0;
+}
+
+/* ---- pictures ---- */
+
+static bool decode(struct fl_checker *c, const uint8_t *data, size_t len, FlError *why)
+{
+    struct fl_jpeg_header h;
+    struct fl_jpeg_request req = { .exact = true, .channels = 3 };
+
+    if (fl_jpeg_parse(data, len, &h, why))
+        return false;
+    req.crop.box = req.crop.window = (struct fl_rect){ 0, 0, (int32_t)h.width, (int32_t)h.height };
+    req.crop.rw = (int32_t)h.width;
+    req.crop.rh = (int32_t)h.height;
+    req.stride = (ptrdiff_t)h.width * 3;
+    c->pixels.len = 0;
+    // 65,535 x 65,535 at most, and refused by the decoder beyond its limit; ask it first with no memory at stake.
+    const uint64_t need = (uint64_t)h.width * h.height * 3;
+    if (need > UINT64_C(3) * 178956970) {
+        fl_err_set(why, FL_ERR(E2BIG), FL_STAGE_DECODE,
+                   "%u x %u pixels are more than the limit of 178956970", h.width, h.height);
+        return false;
+    }
+    if (!(req.dst = fl_bytes_room(&c->pixels, need + 64))) {
+        fl_err_set(why, FL_ERR(ENOMEM), FL_STAGE_DECODE,
+                   "no memory for %" PRIu64 " bytes of pixels", need);
+        return false;
+    }
+    return !fl_jpeg_decode(c->decoder, data, len, &req, why, NULL);
+}
+
+/* The slice table must be one, and every row group must be what it says. */
+static void check_slices(struct fl_checker *c, int64_t sample, int32_t field, const char *name,
+                         const struct fl_span *span, struct fl_findings *f)
+{
+    struct fl_slice_table t;
+    struct fl_slice_range r;
+    size_t len;
+    FlError why = { 0 };
+    int err = fl_index_slices(c->ix, field, sample, c->blob.data, c->blob.cap, &len);
+
+    if (err == FL_ERR(E2BIG) && fl_bytes_room(&c->blob, len))
+        err = fl_index_slices(c->ix, field, sample, c->blob.data, c->blob.cap, &len);
+    if (err) {
+        bad_field(c, f, sample, name, span,
+                  err == FL_ERR(E2BIG) ? "no memory" : fl_last_error()->message);
+        return;
+    }
+    if (!len || fl_slice_table_unpack(&t, c->blob.data, len)) {
+        bad_field(c, f, sample, name, span, "its slice table is damaged");
+        return;
+    }
+    const struct fl_rect all = { 0, 0, (int32_t)t.frame.width, (int32_t)t.frame.height };
+    if (fl_slice_range(&t, all, 8, &r) || r.offset > c->bytes.len ||
+        r.length > c->bytes.len - r.offset)
+        bad_field(c, f, sample, name, span, "its slice table does not fit its bytes");
+    else if (fl_slice_check_groups(&t, &r, c->bytes.data + r.offset, &why))
+        bad_field(c, f, sample, name, span, why.message);
+}
+
+static void check_picture(struct fl_checker *c, int64_t sample, int32_t field, const char *name,
+                          const struct fl_span *span, struct fl_findings *f)
+{
+    struct fl_index_image image;
+    struct fl_jpeg_header h;
+    FlError why = { 0 };
+
+    if (fl_index_image(c->ix, field, sample, &image)) {
+        bad_field(c, f, sample, name, span, fl_last_error()->message);
+        return;
+    }
+    if (image.width) {
+        if (fl_jpeg_parse(c->bytes.data, c->bytes.len, &h, &why))
+            bad_field(c, f, sample, name, span, why.message);
+        else if (h.width != image.width || h.height != image.height ||
+                 h.components != image.components)
+            bad_field(c, f, sample, name, span, "its size is not the one in the index");
+        if (image.flags & FL_IMAGE_SLICED)
+            check_slices(c, sample, field, name, span, f);
+    }
+    if (c->decoder && !decode(c, c->bytes.data, c->bytes.len, &why))
+        bad_field(c, f, sample, name, span, why.message);
+}
+
+/* ---- the origin ---- */
+
+/* The origin's bytes of this field in c->other. false: it has none, or they cannot be read. */
+static bool read_origin(struct fl_checker *c, int64_t origin, int32_t field)
+{
+    size_t len = 0;
+
+    if (field < 0 || fl_dataset_read(c->origin->ds, origin, field, NULL, 0, &len))
+        return false;
+    c->other.len = 0;
+    if (!fl_bytes_room(&c->other, len + 1) ||
+        fl_dataset_read(c->origin->ds, origin, field, c->other.data, len, &len))
+        return false;
+    c->other.len = len;
+    return true;
+}
+
+/* This sample's bytes of a field in c->bytes; integers as their digits. */
+static bool read_own(struct fl_checker *c, int64_t sample, int32_t field)
+{
+    struct fl_span span;
+    int64_t value;
+
+    if (fl_index_field(c->ix, field)->kind == FL_FIELD_INT) {
+        c->bytes.len = 0;
+        if (fl_index_int(c->ix, field, sample, &value) || !fl_bytes_room(&c->bytes, 24))
+            return false;
+        c->bytes.len = (size_t)snprintf((char *)c->bytes.data, 24, "%" PRId64, value);
+        return true;
+    }
+    return !fl_index_span(c->ix, field, sample, &span) && span.container != FL_NO_CONTAINER &&
+           !read_span(c, &span);
+}
+
+/* Do both samples hold the same in every field of either? Bytes, or at least the same pixels. */
+static bool same_sample(struct fl_checker *c, int64_t sample, int64_t origin, char *why,
+                        size_t size)
+{
+    const struct fl_index *from = fl_dataset_index(c->origin->ds);
+    const int32_t n = fl_index_info(c->ix)->n_fields, n_from = fl_index_info(from)->n_fields;
+    FlError err = { 0 };
+
+    for (int32_t i = 0; i < n; i++) {
+        const char *name = fl_index_field(c->ix, i)->name;
+        const bool own = read_own(c, sample, i),
+                   other = read_origin(c, origin, fl_index_find(from, name));
+        if (!own && !other)
+            continue;
+        if (own != other)
+            snprintf(why, size, "field %s is %s", name,
+                     own ? "not in the origin, or unreadable there" : "missing");
+        else if (c->bytes.len == c->other.len &&
+                 !memcmp(c->bytes.data, c->other.data, c->bytes.len))
+            continue;
+        else if (!fl_index_field(c->ix, i)->is_image)
+            snprintf(why, size, "field %s has other bytes than its origin", name);
+        else if (fl_slice_compare(c->other.data, c->other.len, c->bytes.data, c->bytes.len, &err))
+            snprintf(why, size, "field %s has other pixels than its origin: %s", name, err.message);
+        else
+            continue;
+        return false;
+    }
+    for (int32_t i = 0; i < n_from; i++) {
+        const char *name = fl_index_field(from, i)->name;
+        if (fl_index_find(c->ix, name) < 0 && read_origin(c, origin, i)) {
+            snprintf(why, size, "field %s of its origin is missing", name);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The key that the sample had in its origin. */
+static int source_key(const char *key, char *out, size_t cap)
+{
+    return snprintf(out, cap, "%s", key);
+}
+
+static void check_origin(struct fl_checker *c, int64_t sample, struct fl_findings *f)
+{
+    struct fl_origin *o = c->origin;
+    char key[FL_INDEX_MAX_NAME], why[600] = "";
+    const int len = source_key(c->key, key, sizeof(key));
+    const uint64_t h = fl_hash64(key, (size_t)len, 0);
+
+    for (size_t i = h & (o->slots - 1); o->sample[i] >= 0; i = (i + 1) & (o->slots - 1)) {
+        if (o->hash[i] != h || atomic_load(&o->seen[o->sample[i]]))
+            continue;
+        if (same_sample(c, sample, o->sample[i], why, sizeof(why))) {
+            atomic_store(&o->seen[o->sample[i]], 1);
+            return;
+        }
+        if (!strstr(why, "other pixels") && !strstr(why, "other bytes"))
+            continue;
+        atomic_store(&o->seen[o->sample[i]], 1); // it is there, if not the same
+    }
+    fl_finding(f, sample, "sample %" PRId64 " (%s): %s", sample, c->key,
+               *why ? why : "the origin has no sample of this key, or fewer than this dataset");
+}
+
+/* ---- one sample, one archive ---- */
+
+static void check_field(struct fl_checker *c, int64_t sample, int32_t i, struct fl_findings *f)
+{
+    const struct fl_index_field *field = fl_index_field(c->ix, i);
+    struct fl_span span;
+    int64_t value;
+    char text[96];
+
+    if (field->kind == FL_FIELD_INT) {
+        const int err = fl_index_int(c->ix, i, sample, &value);
+        if (err && err != FL_ERR(ENOENT))
+            bad_field(c, f, sample, field->name, NULL, fl_last_error()->message);
+        return;
+    }
+    if (fl_index_span(c->ix, i, sample, &span)) {
+        bad_field(c, f, sample, field->name, NULL, fl_last_error()->message);
+        return;
+    }
+    if (span.container == FL_NO_CONTAINER)
+        return;
+    if (read_span(c, &span)) {
+        bad_field(c, f, sample, field->name, &span, fl_last_error()->message);
+        return;
+    }
+    f->bytes += span.length;
+    f->unchecked += !field->has_checksum;
+    if (field->has_checksum && fl_checksum32(c->bytes.data, span.length) != span.checksum) {
+        snprintf(text, sizeof(text), "checksum %08" PRIx32 ", but %08" PRIx32 " in the index",
+                 fl_checksum32(c->bytes.data, span.length), span.checksum);
+        bad_field(c, f, sample, field->name, &span, text);
+        return; // whatever else is wrong follows from it
+    }
+    if (field->is_image)
+        check_picture(c, sample, i, field->name, &span, f);
+}
+
+void fl_check_sample(struct fl_checker *c, int64_t sample, struct fl_findings *f)
+{
+    const size_t before = f->items.len;
+
+    f->samples++;
+    if (fl_index_key(c->ix, sample, c->key, sizeof(c->key)) < 0) {
+        strcpy(c->key, "?");
+        fl_finding(f, sample, "sample %" PRId64 ": %s", sample, fl_last_error()->message);
+    }
+    for (int32_t i = 0; i < fl_index_info(c->ix)->n_fields; i++)
+        check_field(c, sample, i, f);
+    if (c->origin->ds && f->items.len == before)
+        check_origin(c, sample, f);
+    f->bad += f->items.len != before;
+}
+
+void fl_check_archive(struct fl_checker *c, uint32_t id, struct fl_findings *f)
+{
+    struct fl_index_container info;
+    uint64_t hash = 0;
+
+    if (open_container(c, id) || fl_index_container(c->ix, id, &info) ||
+        fl_container_hash(c->ix, c->fd, c->path, &hash))
+        fl_finding(f, -1, "%s", fl_last_error()->message);
+    else if (hash != info.hash)
+        fl_finding(f, -1, "%s: its member headers or labels are not those that were indexed",
+                   c->path);
+}
