@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/rng.h"
 #include "base/thread.h"
 
 #define BLOB_ROOM 8192 // slice table and header strings of a picture; larger ones are read whole
@@ -312,6 +313,40 @@ void fl_output_view(const struct fl_pool *p, struct fl_output *out, FlBatch *bat
         view_column(&s->columns[c], out, &batch->columns[c]);
 }
 
+static int check_process(const struct fl_pool *p, const char *what)
+{
+    return getpid() == p->pid
+               ? 0
+               : fl_err(FL_ERR(ECHILD), FL_STAGE_CONSUMER,
+                        "this batch was loaded by process %d, and a forked child cannot %s it",
+                        (int)p->pid, what);
+}
+
+int fl_batch_acquire(const FlBatch *batch, void *stream)
+{
+    struct fl_output *out = batch ? batch->slot : NULL;
+
+    if (!out)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_CONSUMER, "the batch is not held");
+    const int err = check_process(out->pool, "use");
+    return err || !out->device ? err : out->pool->acquire_output(out, stream);
+}
+
+int fl_batch_seeds(const FlBatch *batch, uint64_t *seeds)
+{
+    const struct fl_output *out = batch ? batch->slot : NULL;
+    struct fl_rng r;
+
+    if (!out || !seeds)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_CONSUMER, "the batch is not held, or seeds is NULL");
+    for (int64_t i = 0; i < batch->size; i++) {
+        fl_rng_init(&r, out->pool->settings->cfg.seed, (uint32_t)batch->epoch,
+                    (uint64_t)(batch->position + i), FL_RNG_USER, 0);
+        seeds[i] = fl_rng_u64(&r);
+    }
+    return 0;
+}
+
 int fl_batch_release(FlBatch *batch, void *stream)
 {
     struct fl_output *out = batch ? batch->slot : NULL;
@@ -320,11 +355,8 @@ int fl_batch_release(FlBatch *batch, void *stream)
     if (!out)
         return 0;
     struct fl_pool *p = out->pool;
-    if (getpid() != p->pid)
-        return fl_err(FL_ERR(ECHILD), FL_STAGE_CONSUMER,
-                      "this batch was loaded by process %d, and a forked child cannot release it",
-                      (int)p->pid);
-    if (out->device && (err = p->release_output(out, stream)))
+    if ((err = check_process(p, "release")) ||
+        (out->device && (err = p->release_output(out, stream))))
         return err;
     pthread_mutex_lock(&p->lock);
     out->state = FL_SLOT_FREE;

@@ -80,7 +80,9 @@ struct fl_pool {
     bool poisoned;             // reads of a dead drive may still write here: never unmap
     pid_t pid;
     struct fl_device *device;
-    int (*release_output)(struct fl_output *out, void *stream); // device slots: records the event
+    /* Device slots: make a stream wait for the content; record the event behind which it is reused. */
+    int (*acquire_output)(struct fl_output *out, void *stream);
+    int (*release_output)(struct fl_output *out, void *stream);
     void (*close_device)(struct fl_pool *p); // before the memory goes; NULL: no device
     void (*room)(void *ctx); // a slot became free: wakes the feeder; NULL once closed
     void *room_ctx;

@@ -9,6 +9,11 @@
 
 #define POLL_NS 100000000 // a wait for the device looks at `stop` this often
 
+static int acquire_output(struct fl_output *out, void *stream)
+{
+    return fl_device_acquire(out->pool->device, out->index, stream);
+}
+
 static int release_output(struct fl_output *out, void *stream)
 {
     return fl_device_release(out->pool->device, out->index, stream);
@@ -78,6 +83,7 @@ int fl_upload_open(struct fl_pipeline *p)
     if (err)
         return err;
     pool->device = p->device;
+    pool->acquire_output = acquire_output;
     pool->release_output = release_output;
     pool->close_device = close_device;
     (void)arena; // compressed bytes do not travel: only slots are pinned

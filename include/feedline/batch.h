@@ -36,6 +36,23 @@ extern "C" {
 #endif
 
 /**
+ * Make one more stream wait for a batch's content, as fl_loader_next() did with its own. Any thread.
+ *
+ * @param stream cudaStream_t (NULL: the legacy default stream). Nothing happens for host batches.
+ * @return 0; FL_ERR(EINVAL): the stream is capturing, or of another device; FL_ERR(ECHILD).
+ */
+FL_API int fl_batch_acquire(const FlBatch *batch, void *stream);
+
+/**
+ * A random number for each row, for transforms of the caller's own: keyed by (seed, epoch, position), so
+ * that it never depends on workers, ranks or batch size. Any thread.
+ *
+ * @param seeds {size} receives them.
+ * @return 0 or FL_ERR(EINVAL).
+ */
+FL_API int fl_batch_seeds(const FlBatch *batch, uint64_t *seeds);
+
+/**
  * Give a batch back. Its memory is reused once the work that `stream` holds at this moment has ended.
  * Valid after fl_loader_close() too. Any thread. Sets *batch to zeros; a zeroed batch is fine.
  *

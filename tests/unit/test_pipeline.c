@@ -200,6 +200,23 @@ static void test_resume(void)
     FlBatch b = { 0 };
     int64_t n = 0;
 
+    t_case("seeds for the caller's own transforms");
+    uint64_t seeds[2][N] = { { 0 } };
+    for (int k = 0; k < 2; k++) {
+        FlConfig c = config(k, false);
+        c.batch_size = k ? 5 : 9;
+        T_EQ(fl_loader_open(&l, ds, &c), 0);
+        while (!fl_loader_next(l, &b, NULL)) {
+            T_EQ(fl_batch_acquire(&b, NULL), 0); // nothing to wait for on the host
+            T_EQ(fl_batch_seeds(&b, &seeds[k][b.position]), 0);
+            fl_batch_release(&b, NULL);
+        }
+        fl_loader_close(&l);
+    }
+    T_OK(!memcmp(seeds[0], seeds[1], sizeof(seeds[0])));
+    T_OK(seeds[0][0] != seeds[0][1]);
+    T_EQ(fl_batch_seeds(&b, seeds[0]), -EINVAL);
+
     t_case("resume");
     FlConfig cfg = config(2, false);
     cfg.tail = FL_TAIL_PARTIAL;
