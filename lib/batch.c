@@ -332,6 +332,16 @@ int fl_batch_acquire(const FlBatch *batch, void *stream)
     return err || !out->device ? err : out->pool->acquire_output(out, stream);
 }
 
+int fl_batch_record(const FlBatch *batch, void *stream)
+{
+    struct fl_output *out = batch ? batch->slot : NULL;
+
+    if (!out)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_CONSUMER, "the batch is not held");
+    const int err = check_process(out->pool, "use");
+    return err || !out->device ? err : out->pool->record_output(out, stream);
+}
+
 int fl_batch_seeds(const FlBatch *batch, uint64_t *seeds)
 {
     const struct fl_output *out = batch ? batch->slot : NULL;

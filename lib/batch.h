@@ -80,8 +80,10 @@ struct fl_pool {
     bool poisoned;             // reads of a dead drive may still write here: never unmap
     pid_t pid;
     struct fl_device *device;
-    /* Device slots: make a stream wait for the content; record the event behind which it is reused. */
+    /* Device slots: make a stream wait for the content; note one more user; record the event behind
+     * which the slot is reused. */
     int (*acquire_output)(struct fl_output *out, void *stream);
+    int (*record_output)(struct fl_output *out, void *stream);
     int (*release_output)(struct fl_output *out, void *stream);
     void (*close_device)(struct fl_pool *p); // before the memory goes; NULL: no device
     void (*room)(void *ctx); // a slot became free: wakes the feeder; NULL once closed

@@ -320,6 +320,24 @@ int fl_device_release(struct fl_device *dev, unsigned device_slot, void *stream)
     return e;
 }
 
+int fl_device_record(struct fl_device *dev, unsigned device_slot, void *stream)
+{
+    struct fl_device_scope scope;
+    void *event =
+        dev->slots[device_slot].released; // free until fl_device_release() records it anew
+    int e = fl_device_enter(dev, &scope);
+
+    if (e)
+        return e;
+    e = refuse_capture(dev, stream);
+    // The copy stream waits at once: coarser than a wait of the slot alone, and rarely needed.
+    if (!e && ((e = dev->ops->event_record(event, stream)) ||
+               (e = dev->ops->stream_wait(dev->copy_stream, event))))
+        e = stream_error(dev, e);
+    fl_device_leave(dev, &scope);
+    return e;
+}
+
 void fl_device_stats(struct fl_device *dev, struct fl_device_stats *stats)
 {
     pthread_mutex_lock(&dev->lock);

@@ -168,6 +168,10 @@ int fl_device_acquire(struct fl_device *dev, unsigned device_slot, void *stream)
  * fl_device_close(). @return as fl_device_acquire(); on error the slot is still held. */
 int fl_device_release(struct fl_device *dev, unsigned device_slot, void *stream);
 
+/* One more stream has used the slot: later copies wait for the work that it holds now. Before release, from
+ * one thread at a time for each slot. @return as fl_device_acquire(). */
+int fl_device_record(struct fl_device *dev, unsigned device_slot, void *stream);
+
 void fl_device_stats(struct fl_device *dev, struct fl_device_stats *stats);
 
 /* The device thread is over: wait for what it issued and unpin the slabs, which may then be freed.

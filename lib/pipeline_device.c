@@ -14,6 +14,11 @@ static int acquire_output(struct fl_output *out, void *stream)
     return fl_device_acquire(out->pool->device, out->index, stream);
 }
 
+static int record_output(struct fl_output *out, void *stream)
+{
+    return fl_device_record(out->pool->device, out->index, stream);
+}
+
 static int release_output(struct fl_output *out, void *stream)
 {
     return fl_device_release(out->pool->device, out->index, stream);
@@ -84,6 +89,7 @@ int fl_upload_open(struct fl_pipeline *p)
         return err;
     pool->device = p->device;
     pool->acquire_output = acquire_output;
+    pool->record_output = record_output;
     pool->release_output = release_output;
     pool->close_device = close_device;
     (void)arena; // compressed bytes do not travel: only slots are pinned

@@ -44,6 +44,15 @@ extern "C" {
 FL_API int fl_batch_acquire(const FlBatch *batch, void *stream);
 
 /**
+ * Note that one more stream uses a batch, besides the one that fl_batch_release() will be given: its memory
+ * is not reused before the work that `stream` holds at this moment has ended. One thread at a time.
+ *
+ * @param stream cudaStream_t (NULL: the legacy default stream). Nothing happens for host batches.
+ * @return as fl_batch_acquire().
+ */
+FL_API int fl_batch_record(const FlBatch *batch, void *stream);
+
+/**
  * A random number for each row, for transforms of the caller's own: keyed by (seed, epoch, position), so
  * that it never depends on workers, ranks or batch size. Any thread.
  *

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "native.h"
+
+#include <string.h>
+
+#define SLICE_MS 100 // a wait looks at signals this often
+
+struct loader {
+    PyObject ob_base;
+    FlLoader *loader; // NULL: closed
+    PyObject *log;
+    _Atomic int inside; // threads in a call that waits: close lets them out first
+};
+
+static FlLoader *get(PyObject *object)
+{
+    FlLoader *l = ((struct loader *)object)->loader;
+
+    if (!l)
+        PyErr_SetString(PyExc_ValueError, "the loader is closed");
+    return l;
+}
+
+/* One part of a mixture: (dataset, weight, subset or None, exclude or None). */
+static int get_part(struct native_state *st, PyObject *tuple, FlPart *part, PyObject *keep)
+{
+    PyObject *ds, *subset, *exclude;
+
+    if (!PyArg_ParseTuple(tuple, "OdOO", &ds, &part->weight, &subset, &exclude))
+        return -1;
+    part->dataset = native_dataset_get(st, ds);
+    if (!part->dataset)
+        return -1;
+    if (subset != Py_None &&
+        native_array(subset, 8, (const void **)&part->subset, &part->n_subset, keep))
+        return -1;
+    if (exclude != Py_None &&
+        native_array(exclude, 8, (const void **)&part->exclude, &part->n_exclude, keep))
+        return -1;
+    return 0;
+}
+
+static int get_parts(struct native_state *st, PyObject *list, FlPart parts[16], int32_t *n,
+                     PyObject *keep)
+{
+    const Py_ssize_t len = PyList_Size(list);
+
+    if (len < 1 || len > 16) {
+        PyErr_SetString(PyExc_ValueError, "1 to 16 datasets can be mixed");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < len; i++)
+        if (get_part(st, PyList_GetItem(list, i), &parts[i], keep))
+            return -1;
+    *n = (int32_t)len;
+    return 0;
+}
+
+static FlLoader *open_loader(struct native_state *st, PyObject *list, PyObject *settings,
+                             PyObject *columns, PyObject *log)
+{
+    FlPart parts[16] = { { 0 } };
+    PyObject *keep = PyList_New(0); // memory that the settings point into, until open has copied it
+    FlLoader *loader = NULL;
+    int32_t n;
+    FlConfig cfg;
+    int err;
+
+    if (!keep)
+        return NULL;
+    if (!get_parts(st, list, parts, &n, keep) && !native_config(&cfg, settings, columns, keep)) {
+        cfg.log = log == Py_None ? NULL : native_log;
+        cfg.log_cookie = log;
+        Py_BEGIN_ALLOW_THREADS err = fl_loader_open_mixture(&loader, parts, n, &cfg);
+        Py_END_ALLOW_THREADS if (err) native_raise(st);
+    }
+    Py_DECREF(keep);
+    return loader;
+}
+
+static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *keys[] = { "parts", "settings", "columns", "log", NULL };
+    struct native_state *st = PyType_GetModuleState(type);
+    PyObject *parts, *settings, *columns, *log = Py_None;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|O", keys, &parts, &settings, &columns,
+                                     &log))
+        return NULL;
+    struct loader *self = (struct loader *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!self)
+        return NULL;
+    self->log = Py_NewRef(log);
+    self->loader = open_loader(st, parts, settings, columns, log);
+    if (!self->loader) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static void close_loader(struct loader *self)
+{
+    FlLoader *l = self->loader;
+
+    self->loader = NULL;
+    if (!l)
+        return;
+    Py_BEGIN_ALLOW_THREADS fl_loader_close(
+        &l); // threads of ours may be waiting for the interpreter's lock to log
+    Py_END_ALLOW_THREADS
+}
+
+static void loader_dealloc(PyObject *object)
+{
+    struct loader *self = (struct loader *)object;
+    PyTypeObject *type = Py_TYPE(object);
+
+    close_loader(self);
+    Py_CLEAR(self->log);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static PyObject *loader_close(PyObject *self, PyObject *unused)
+{
+    struct loader *l = (struct loader *)self;
+
+    (void)unused;
+    if (atomic_load(&l->inside)) {
+        PyErr_SetString(PyExc_RuntimeError, "another thread is waiting for a batch of this loader");
+        return NULL;
+    }
+    close_loader(l);
+    Py_RETURN_NONE;
+}
+
+/* next(stream): a batch, or None at the end of an epoch. Waits without the interpreter's lock and looks at
+ * signals ten times a second. */
+static PyObject *loader_next(PyObject *self, PyObject *arg)
+{
+    struct native_state *st = native_state_of(self);
+    void *stream = PyLong_AsVoidPtr(arg);
+    FlLoader *l = get(self);
+    FlBatch batch = { 0 };
+    int err;
+
+    if (!l || PyErr_Occurred())
+        return NULL;
+    atomic_fetch_add(&((struct loader *)self)->inside, 1);
+    do {
+        Py_BEGIN_ALLOW_THREADS err = fl_loader_next_timeout(l, &batch, stream, SLICE_MS);
+        Py_END_ALLOW_THREADS
+    } while (err == FL_ERR(EAGAIN) && !PyErr_CheckSignals());
+    atomic_fetch_sub(&((struct loader *)self)->inside, 1);
+    if (PyErr_Occurred())
+        return NULL;
+    if (err == FL_EPOCH_END)
+        Py_RETURN_NONE;
+    return err ? native_raise(st) : native_batch_new(st, &batch, stream);
+}
+
+static PyObject *loader_batches(PyObject *self, PyObject *unused)
+{
+    FlLoader *l = get(self);
+
+    (void)unused;
+    return l ? PyLong_FromLongLong(fl_loader_batches(l)) : NULL;
+}
+
+static PyObject *loader_samples(PyObject *self, PyObject *unused)
+{
+    FlLoader *l = get(self);
+
+    (void)unused;
+    return l ? PyLong_FromLongLong(fl_loader_samples(l)) : NULL;
+}
+
+static PyObject *loader_state(PyObject *self, PyObject *unused)
+{
+    FlLoader *l = get(self);
+    char state[FL_STATE_BYTES];
+
+    (void)unused;
+    if (!l)
+        return NULL;
+    const int n = fl_loader_state(l, state, sizeof(state));
+    return n < 0 ? native_raise(native_state_of(self)) : PyBytes_FromStringAndSize(state, n);
+}
+
+static PyObject *loader_restore(PyObject *self, PyObject *args)
+{
+    FlLoader *l = get(self);
+    const char *state;
+    Py_ssize_t size;
+    int force = 0, err;
+
+    if (!l || !PyArg_ParseTuple(args, "y#|p", &state, &size, &force))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS err = fl_loader_restore(l, state, (size_t)size, force);
+    Py_END_ALLOW_THREADS if (err) return native_raise(native_state_of(self));
+    Py_RETURN_NONE;
+}
+
+static PyObject *stage_dict(const FlStageStats *s)
+{
+    return Py_BuildValue("{sd,sd,sd,sL,sK,si,sd}", "busy", s->busy, "wait_in", s->wait_in,
+                         "wait_out", s->wait_out, "items", (long long)s->items, "bytes",
+                         (unsigned long long)s->bytes, "threads", (int)s->threads, "stall",
+                         s->stall);
+}
+
+static PyObject *stages_dict(const FlLoaderStats *st)
+{
+    PyObject *dict = PyDict_New();
+
+    for (int i = 0; dict && i < FL_N_STAGES; i++) {
+        PyObject *stage = stage_dict(&st->stages[i]);
+        if (!stage || PyDict_SetItemString(dict, fl_stage_name((FlStage)i), stage))
+            Py_CLEAR(dict);
+        Py_XDECREF(stage);
+    }
+    return dict;
+}
+
+static PyObject *loader_stats(PyObject *self, PyObject *unused)
+{
+    FlLoader *l = get(self);
+    FlLoaderStats s = { .struct_size = sizeof(s) };
+
+    (void)unused;
+    if (!l)
+        return NULL;
+    if (fl_loader_stats(l, &s))
+        return native_raise(native_state_of(self));
+    PyObject *stages = stages_dict(&s);
+    if (!stages)
+        return NULL;
+    return Py_BuildValue(
+        "{sN,sL,sL,sL,sL,sd,sd,sd,sd,ss,sK,sK,sK,sK,ss,ss,si,si,si,sK,sK,sL,sL,si,ss}", "stages",
+        stages, "samples", (long long)s.samples, "batches", (long long)s.batches, "bad_samples",
+        (long long)s.bad_samples, "substituted", (long long)s.substituted, "seconds", s.seconds,
+        "first_batch_seconds", s.first_batch_seconds, "stall_seconds", s.stall_seconds,
+        "cpu_seconds", s.cpu_seconds, "limiting", fl_stage_name(s.limiting), "memory_budget",
+        (unsigned long long)s.memory_budget, "memory_high_water",
+        (unsigned long long)s.memory_high_water, "pinned_bytes", (unsigned long long)s.pinned_bytes,
+        "device_bytes", (unsigned long long)s.device_bytes, "io_backend", s.io_backend, "io_reason",
+        s.io_reason, "io_depth", (int)s.io_depth, "io_direct", (int)s.io_direct, "io_registered",
+        (int)s.io_registered, "bytes_read", (unsigned long long)s.bytes_read, "bytes_wanted",
+        (unsigned long long)s.bytes_wanted, "decoded_cpu", (long long)s.decoded_cpu, "decoded_gpu",
+        (long long)s.decoded_gpu, "n_workers", (int)s.n_workers, "codec", s.codec);
+}
+
+static PyMethodDef methods[] = {
+    { "close", loader_close, METH_NOARGS, "Stop the threads; batches that are held stay valid." },
+    { "next", loader_next, METH_O, "next(stream): the next batch, None at the end of an epoch." },
+    { "batches", loader_batches, METH_NOARGS, "Batches of this rank in an epoch." },
+    { "samples", loader_samples, METH_NOARGS, "Samples of this rank in an epoch." },
+    { "state", loader_state, METH_NOARGS, "Where the consumer is, as bytes." },
+    { "restore", loader_restore, METH_VARARGS, "restore(state, force=False)" },
+    { "stats", loader_stats, METH_NOARGS, "Counters, as a dict." },
+    { NULL, NULL, 0, NULL },
+};
+
+static PyType_Slot slots[] = {
+    { Py_tp_new, loader_new },
+    { Py_tp_dealloc, loader_dealloc },
+    { Py_tp_methods, methods },
+    { Py_tp_doc, "A loader." },
+    { 0, NULL },
+};
+
+PyType_Spec native_loader_spec = { .name = "feedline._native.Loader",
+                                   .basicsize = sizeof(struct loader),
+                                   .flags = Py_TPFLAGS_DEFAULT,
+                                   .slots = slots };
