@@ -39,129 +39,171 @@ size_t fl_unstuff(const uint8_t *src, size_t len, uint8_t *dst, size_t *used)
     return (size_t)(out - dst);
 }
 
-static inline void refill(struct fl_bit_reader *b)
-{
-    uint64_t next;
+/* Load bytes until at least 56 bits are there. */
+#define REFILL(s)                                                                                  \
+    do {                                                                                           \
+        uint64_t next_;                                                                            \
+        memcpy(&next_, (s).p, sizeof(next_));                                                      \
+        (s).n &= 63;                                                                               \
+        (s).bits |= __builtin_bswap64(next_) >> (s).n;                                             \
+        (s).p += (63 - (s).n) >> 3;                                                                \
+        (s).n |= 56;                                                                               \
+    } while (0)
 
-    memcpy(&next, b->p, sizeof(next));
-    b->bits |= __builtin_bswap64(next) >> b->n;
-    b->p += (63 - b->n) >> 3;
-    b->n |= 56;
-}
-
-static inline void take(struct fl_bit_reader *b, uint32_t total)
-{
-    b->bits <<= total;
-    b->n -= total;
-}
+/* Leave an entry's bits behind. The counts are right modulo 64, which is what shifts look at, and what
+ * REFILL() needs: there are never more than 63 bits. */
+#define TAKE(s, e)                                                                                 \
+    do {                                                                                           \
+        (s).bits <<= (e)&63;                                                                       \
+        (s).n -= (e);                                                                              \
+    } while (0)
 
 void fl_reader_start(struct fl_bit_reader *b, const uint8_t *bytes, size_t len, unsigned bit)
 {
     *b = (struct fl_bit_reader){ .p = bytes, .end = bytes + len };
-    refill(b);
-    take(b, bit);
+    REFILL(*b);
+    TAKE(*b, bit);
+    b->n &= 63;
 }
 
-/* Value of the extra bits at the end of an entry's `total` bits. */
+/* By number of extra bits: the least value with a leading one, and what makes the others negative. */
+static const int16_t half[16] = { 0,   1,   2,   4,    8,    16,   32,   64,
+                                  128, 256, 512, 1024, 2048, 4096, 8192, 16384 };
+static const int16_t bias[16] = { 0,    -1,   -3,    -7,    -15,   -31,   -63,    -127,
+                                  -255, -511, -1023, -2047, -4095, -8191, -16383, -32767 };
+
+/* Value of a raw entry's extra bits, which are the last of its bits. */
 static inline int value(uint64_t bits, uint32_t e)
 {
     const uint32_t extra = FL_HUFF_EXTRA(e);
-    const int all = (int)(1u << extra);
-    const int v = (int)(bits >> (64 - FL_HUFF_TOTAL(e))) & (all - 1);
+    const int v = (int)(bits >> (-e & 63)) & ((1 << extra) - 1);
 
-    return v < all >> 1 ? v - all + 1 : v;
+    return v + (bias[extra] & (v - half[extra]) >> 31); // never a branch: signs are random
 }
 
-/* A code beyond the first level; one that does not exist fails and ends the block. */
-static __attribute__((noinline)) uint32_t long_code(struct fl_bit_reader *b,
-                                                    const struct fl_huff *h)
-{
-    const uint32_t e = fl_huff_long(h, b->bits);
+#define NO_CODE (FL_HUFF_END << 8 | 1) // stands for a code that does not exist: it ends the block
 
-    if (e)
-        return e;
-    b->failed = true;
-    return FL_HUFF_END << 10 | 1;
+/* A code longer than the first level: its raw entry. *failed is set where there is none. */
+static __attribute__((noinline)) uint32_t long_code(const struct fl_huff *h, uint64_t bits,
+                                                    bool *failed)
+{
+    const uint32_t e = fl_huff_long(h, bits);
+
+    *failed = *failed || !e;
+    return e ? e : NO_CODE;
 }
 
-static inline uint32_t ac_entry(struct fl_bit_reader *b, const struct fl_huff_ac *t)
+/* The rest of an AC entry without a value: the entry with one. */
+static __attribute__((noinline)) uint32_t finish(const struct fl_huff_ac *t, uint64_t bits,
+                                                 uint32_t e, bool *failed)
 {
-    const uint32_t e = t->fast[b->bits >> (64 - FL_HUFF_AC_BITS)];
-
-    return LIKELY(e) ? e : long_code(b, &t->code);
+    if (e == FL_HUFF_LONG)
+        e = long_code(&t->code, bits, failed);
+    return (e & 0xFF3F) | (e & FL_HUFF_RAW ? (uint32_t)value(bits, e) << 16 : 0);
 }
 
-static inline int dc_difference(struct fl_bit_reader *b, const struct fl_huff_dc *t)
+#define AC_ENTRY(e, s, t, failed)                                                                  \
+    do {                                                                                           \
+        (e) = (t)->fast[(s).bits >> (64 - FL_HUFF_AC_BITS)];                                       \
+        if (UNLIKELY((e)&FL_HUFF_RAW)) {                                                           \
+            bool failed_ = false;                                                                  \
+            (e) = finish(t, (s).bits, e, &failed_);                                                \
+            (failed) |= failed_;                                                                   \
+        }                                                                                          \
+    } while (0)
+
+static inline int dc_difference(struct fl_bit_reader *s, const struct fl_huff_dc *t)
 {
-    uint32_t e = t->fast[b->bits >> (64 - FL_HUFF_DC_BITS)];
+    uint32_t e = t->fast[s->bits >> (64 - FL_HUFF_DC_BITS)];
     int v;
 
-    if (UNLIKELY(!e))
-        e = long_code(b, &t->code);
-    v = value(b->bits, e);
-    take(b, FL_HUFF_TOTAL(e));
+    if (UNLIKELY(e == FL_HUFF_LONG))
+        e = long_code(&t->code, s->bits, &s->failed);
+    v = e & FL_HUFF_RAW ? value(s->bits, e) : 0;
+    TAKE(*s, e);
     return v;
 }
 
 bool fl_decode_block(struct fl_bit_reader *b, const struct fl_huff_dc *dc_table,
                      const struct fl_huff_ac *ac_table, int *dc, int16_t coefficients[64])
 {
-    struct fl_bit_reader s = *b; // in registers
+    struct {
+        uint64_t bits;
+        const uint8_t *p;
+        uint32_t n;
+    } s;
+    bool failed = false, more = true;
     uint32_t k, e;
 
     memset(coefficients, 0, 64 * sizeof(*coefficients));
-    refill(&s);
+    REFILL(*b);
     // A refill holds two codes: at most 27 bits for DC, 26 for AC.
-    *dc += dc_difference(&s, dc_table);
+    *dc += dc_difference(b, dc_table);
     coefficients[0] = (int16_t)*dc;
-    e = ac_entry(&s, ac_table);
+    s.bits = b->bits;
+    s.p = b->p;
+    s.n = b->n;
+    AC_ENTRY(e, s, ac_table, failed);
     k = FL_HUFF_STEP(e);
-    if (k == FL_HUFF_END && !FL_HUFF_EXTRA(e)) {
-        take(&s, FL_HUFF_TOTAL(e));
-        *b = s;
-        return false;
+    if (k == FL_HUFF_END && !(e >> 16)) {
+        TAKE(s, e);
+        more = false;
     }
-    for (;;) {
-        coefficients[natural[k]] = (int16_t)value(s.bits, e);
-        take(&s, FL_HUFF_TOTAL(e));
+    while (more) {
+        coefficients[natural[k]] = (int16_t)(e >> 16);
+        TAKE(s, e);
         if (k >= 63)
             break;
-        refill(&s);
-        e = ac_entry(&s, ac_table);
+        REFILL(s);
+        AC_ENTRY(e, s, ac_table, failed);
         k += FL_HUFF_STEP(e);
-        coefficients[natural[k]] = (int16_t)value(s.bits, e);
-        take(&s, FL_HUFF_TOTAL(e));
+        coefficients[natural[k]] = (int16_t)(e >> 16);
+        TAKE(s, e);
         if (k >= 63)
             break;
-        e = ac_entry(&s, ac_table);
+        AC_ENTRY(e, s, ac_table, failed);
         k += FL_HUFF_STEP(e);
     }
-    *b = s;
-    return true;
+    b->bits = s.bits;
+    b->p = s.p;
+    b->n = s.n & 63;
+    b->failed |= failed;
+    return more;
 }
 
 void fl_skip_block(struct fl_bit_reader *b, const struct fl_huff_dc *dc_table,
                    const struct fl_huff_ac *ac_table, int *dc)
 {
-    struct fl_bit_reader s = *b;
+    struct {
+        uint64_t bits;
+        const uint8_t *p;
+        uint32_t n;
+    } s;
+    bool failed = false;
     uint32_t k = 0, e;
 
-    refill(&s);
-    *dc += dc_difference(&s, dc_table);
+    REFILL(*b);
+    *dc += dc_difference(b, dc_table);
+    s.bits = b->bits;
+    s.p = b->p;
+    s.n = b->n;
     for (;;) {
-        e = ac_entry(&s, ac_table);
+        AC_ENTRY(e, s, ac_table, failed);
         k += FL_HUFF_STEP(e);
-        take(&s, FL_HUFF_TOTAL(e));
+        TAKE(s, e);
         if (k >= 63)
             break;
-        refill(&s);
-        e = ac_entry(&s, ac_table);
+        REFILL(s);
+        AC_ENTRY(e, s, ac_table, failed);
         k += FL_HUFF_STEP(e);
-        take(&s, FL_HUFF_TOTAL(e));
+        TAKE(s, e);
         if (k >= 63)
             break;
     }
-    *b = s;
+    b->bits = s.bits;
+    b->p = s.p;
+    b->n = s.n & 63;
+    b->failed |= failed;
 }
 
 void fl_skip_mcus(struct fl_bit_reader *b, const struct fl_mcu *mcu, uint32_t n, int dc[4])
