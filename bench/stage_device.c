@@ -89,10 +89,17 @@ static void kernels(int64_t batch, int64_t side, int processors)
         const char *name;
         FlDtype dtype;
         FlLayout layout;
+        bool compute;
     } cases[] = {
-        { "bfloat16 NHWC", FL_BF16, FL_NHWC }, { "bfloat16 NCHW", FL_BF16, FL_NCHW },
-        { "float32  NHWC", FL_F32, FL_NHWC },  { "float32  NCHW", FL_F32, FL_NCHW },
-        { "uint8    NCHW", FL_U8, FL_NCHW },
+        { "bfloat16 NHWC, computed ", FL_BF16, FL_NHWC, true },
+        { "bfloat16 NHWC, looked up", FL_BF16, FL_NHWC, false },
+        { "bfloat16 NCHW, computed ", FL_BF16, FL_NCHW, true },
+        { "bfloat16 NCHW, looked up", FL_BF16, FL_NCHW, false },
+        { "float32  NHWC, computed ", FL_F32, FL_NHWC, true },
+        { "float32  NHWC, looked up", FL_F32, FL_NHWC, false },
+        { "float32  NCHW, computed ", FL_F32, FL_NCHW, true },
+        { "float32  NCHW, looked up", FL_F32, FL_NCHW, false },
+        { "uint8    NCHW           ", FL_U8, FL_NCHW, false },
     };
     const size_t in = ((size_t)(batch * side * side * 3) + 511) / 512 * 512;
     const int sets = (int)(((size_t)1 << 30) / in) + 2;
@@ -108,7 +115,7 @@ static void kernels(int64_t batch, int64_t side, int processors)
     for (int i = 0; i < sets; i++)
         must(cudaMemcpy(src + in * (size_t)i, random, in, cudaMemcpyHostToDevice), "copy");
     const double ceiling = device_copy_rate(dst, in * 2 * (size_t)sets);
-    printf("device-to-device copy             %7.0f GB/s read + written\n", ceiling);
+    printf("device-to-device copy                           %7.0f GB/s read + written\n", ceiling);
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
         struct kernel_case k = { .src = src, .dst = dst, .in = in, .sets = sets };
         double us[ROUNDS];
@@ -119,13 +126,17 @@ static void kernels(int64_t batch, int64_t side, int processors)
                                             .channels = 3,
                                             .dtype = cases[c].dtype,
                                             .layout = cases[c].layout,
+                                            .compute = cases[c].compute,
+                                            .mean = FL_IMAGENET_MEAN,
+                                            .std = FL_IMAGENET_STD,
+                                            .recip = { 4.36F, 4.46F, 4.44F },
                                             .processors = processors };
         time_kernel(&k);
         for (int r = 0; r < ROUNDS; r++)
             us[r] = time_kernel(&k);
         const double t = median(us, ROUNDS), rate = (double)(k.in + k.out) / (t * 1e3);
-        printf("normalise to %s        %7.1f us  %7.0f GB/s  %.2f of the copy\n", cases[c].name, t,
-               rate, rate / ceiling);
+        printf("normalise to %s %7.1f us  %7.0f GB/s  %.2f of the copy\n", cases[c].name, t, rate,
+               rate / ceiling);
     }
     cudaFree(src);
     cudaFree(dst);

@@ -152,19 +152,11 @@ int fl_device_begin(struct fl_device *dev, const struct fl_device_job *job)
 static int normalize(struct fl_device *dev, const struct fl_device_slot *slot, unsigned i,
                      int64_t rows)
 {
-    const struct fl_device_column *c = &dev->cfg.columns[i];
-    const struct fl_gpu_normalize n = {
-        .src = slot->view.pixels[i],
-        .dst = slot->view.column[i],
-        .table = dev->tables[i],
-        .rows = rows,
-        .pixels = (int64_t)c->height * c->width,
-        .channels = c->channels,
-        .dtype = c->dtype,
-        .layout = c->layout,
-        .processors = dev->processors,
-    };
+    struct fl_gpu_normalize n = dev->normalize[i];
 
+    n.src = slot->view.pixels[i];
+    n.dst = slot->view.column[i];
+    n.rows = rows;
     return dev->ops->normalize(&n, dev->work_stream);
 }
 

@@ -50,9 +50,12 @@ struct fl_device_column {
     int32_t height, width, channels; // channels 1 or 3
     FlDtype dtype;                   // FL_U8, FL_F32, FL_F16, FL_BF16
     FlLayout layout;
-    const void *table; // {channels, 256} elements of dtype: what the host kernels write for each
-                       // value of each channel, so that both sides are bit-equal. Copied. FL_U8:
-                       // NULL, pixels as they are
+    const void
+        *table; // {channels, 256} elements of dtype: what the host kernels write for each value of
+        // each channel, so that both sides are bit-equal. Copied. FL_U8: NULL, pixels as they are
+    float mean[3],
+        std[3]; // what the table was made from, so that kernels may compute where that gives
+                // the table's bits. std[0] 0: they look up
 };
 
 struct fl_device_cfg {

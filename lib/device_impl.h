@@ -29,8 +29,8 @@ struct fl_device {
     struct fl_device_cfg cfg;
     void *context;
     int32_t processors;
-    uint8_t *memory; // all slots, then the tables
-    const void *tables[FL_MAX_COLUMNS];
+    uint8_t *memory;                                   // all slots, then the tables
+    struct fl_gpu_normalize normalize[FL_MAX_COLUMNS]; // all but source, destination and rows
     void *copy_stream, *work_stream;
     struct fl_device_slot *slots;
     struct fl_device_trip *trips;

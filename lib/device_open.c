@@ -163,6 +163,19 @@ static int make_streams(struct fl_device *dev)
     return e ? fl_device_error(dev, e, "to create streams") : 0;
 }
 
+static void describe(struct fl_device *dev, const struct fl_device_column *c, void *table,
+                     struct fl_gpu_normalize *n)
+{
+    *n = (struct fl_gpu_normalize){ .table = c->dtype == FL_U8 ? NULL : table,
+                                    .pixels = (int64_t)c->height * c->width,
+                                    .channels = c->channels,
+                                    .dtype = c->dtype,
+                                    .layout = c->layout,
+                                    .processors = dev->processors };
+    if (c->dtype != FL_U8 && c->std[0] != 0)
+        fl_gpu_normalize_compute(n, c->table, c->mean, c->std);
+}
+
 static int copy_tables(struct fl_device *dev, const struct fl_device_layout *l)
 {
     int e = 0;
@@ -170,11 +183,13 @@ static int copy_tables(struct fl_device *dev, const struct fl_device_layout *l)
     for (unsigned i = 0; i < dev->cfg.n_columns && !e; i++) {
         struct fl_device_column *c = &dev->cfg.columns[i];
 
-        if (c->op != FL_DEVICE_IMAGE || c->dtype == FL_U8)
+        if (c->op != FL_DEVICE_IMAGE)
             continue;
-        dev->tables[i] = dev->memory + l->table[i];
-        e = dev->ops->copy(dev->memory + l->table[i], c->table,
-                           256U * (size_t)c->channels * fl_dtype_bytes(c->dtype), dev->work_stream);
+        describe(dev, c, dev->memory + l->table[i], &dev->normalize[i]);
+        if (c->dtype != FL_U8)
+            e = dev->ops->copy(dev->memory + l->table[i], c->table,
+                               256U * (size_t)c->channels * fl_dtype_bytes(c->dtype),
+                               dev->work_stream);
         c->table = NULL; // the caller's memory: not ours after open
     }
     if (!e)
@@ -315,8 +330,7 @@ static int pin(struct fl_device *dev, uint8_t *base, uint64_t bytes, bool *ours)
     const int e = dev->ops->host_register(base, bytes);
 
     *ours = e == 0;
-    if (e == FL_GPU_ALREADY_REGISTERED && dev->ops->host_pinned(base) &&
-        dev->ops->host_pinned(base + bytes - 1))
+    if (e && dev->ops->host_pinned(base) && dev->ops->host_pinned(base + bytes - 1))
         return 0;
     return e;
 }

@@ -16,8 +16,6 @@
 _Static_assert((int)FL_GPU_NO_MEMORY == (int)cudaErrorMemoryAllocation, "gpu.h");
 _Static_assert((int)FL_GPU_BAD_HANDLE == (int)cudaErrorInvalidResourceHandle, "gpu.h");
 _Static_assert((int)FL_GPU_NOT_READY == (int)cudaErrorNotReady, "gpu.h");
-_Static_assert((int)FL_GPU_ALREADY_REGISTERED == (int)cudaErrorHostMemoryAlreadyRegistered,
-               "gpu.h");
 _Static_assert((int)FL_GPU_CAPTURE_UNSUPPORTED == (int)cudaErrorStreamCaptureUnsupported, "gpu.h");
 _Static_assert((int)FL_GPU_CAPTURE_IMPLICIT == (int)cudaErrorStreamCaptureImplicit, "gpu.h");
 

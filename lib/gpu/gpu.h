@@ -5,6 +5,7 @@
 #ifndef FL_GPU_GPU_H
 #define FL_GPU_GPU_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,7 +16,6 @@ enum {
     FL_GPU_NO_MEMORY = 2,             // cudaErrorMemoryAllocation
     FL_GPU_BAD_HANDLE = 400,          // cudaErrorInvalidResourceHandle
     FL_GPU_NOT_READY = 600,           // cudaErrorNotReady
-    FL_GPU_ALREADY_REGISTERED = 712,  // cudaErrorHostMemoryAlreadyRegistered
     FL_GPU_CAPTURE_UNSUPPORTED = 900, // cudaErrorStreamCaptureUnsupported
     FL_GPU_CAPTURE_IMPLICIT = 906,    // cudaErrorStreamCaptureImplicit
 };
@@ -30,6 +30,10 @@ struct fl_gpu_normalize {
     FlDtype dtype;
     FlLayout layout;
     int32_t processors; // multiprocessors of the device
+
+    /* Set by fl_gpu_normalize_compute(): arithmetic gives every entry of the table. */
+    bool compute;
+    float mean[3], std[3], recip[3];
 };
 
 struct fl_gpu_ops {
@@ -68,11 +72,20 @@ struct fl_gpu_ops {
 /* The build's own: CUDA, or NULL in a build without it. */
 const struct fl_gpu_ops *fl_gpu_ops(void);
 
-/* The kernels behind ops->normalize. Returns a cudaError_t. */
 #ifdef __cplusplus
-extern "C"
+extern "C" {
 #endif
-    int
-    fl_gpu_normalize(const struct fl_gpu_normalize *n, void *stream);
 
+/* The kernels behind ops->normalize. Returns a cudaError_t. */
+int fl_gpu_normalize(const struct fl_gpu_normalize *n, void *stream);
+
+/* May the kernels compute instead of looking up? They do if that gives the same bits for each of the 256 values
+ * of each channel, which is tried here. table: n->channels x 256 elements of n->dtype, on the host; mean,
+ * std: what it was made from. */
+void fl_gpu_normalize_compute(struct fl_gpu_normalize *n, const void *table, const float mean[3],
+                              const float std[3]);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

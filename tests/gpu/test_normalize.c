@@ -19,6 +19,8 @@ static const struct {
     { "one pixel", 1, 1, 1 },
     { "prime", 7, 13, 11 },
     { "odd batch", 3, 224, 224 },
+    { "of 4", 5, 6, 6 },
+    { "of 16", 3, 20, 20 },
     { "5 wide", 5, 8, 5 },
     { "no rows", 0, 8, 8 },
     { "one row of 8", 1, 1, 8 },
@@ -39,7 +41,7 @@ static void host(const struct fl_normalize *n, const uint8_t *src, int64_t rows,
 }
 
 /* What the device is given: {channels, 256} elements of the output type. */
-static void *device_table(const struct fl_normalize *n)
+static void *device_table(const struct fl_normalize *n, struct fl_gpu_normalize *job, bool compute)
 {
     uint16_t half[768];
     void *table = NULL;
@@ -49,12 +51,17 @@ static void *device_table(const struct fl_normalize *n)
     for (int i = 0; i < 768; i++)
         half[i] = (uint16_t)n->bits[i / 256][i % 256];
     const void *from = n->dtype == FL_F32 ? (const void *)n->bits : half;
+    if (compute) {
+        fl_gpu_normalize_compute(job, from, n->mean, n->std);
+        T_OK(job->compute);
+    }
     G_CUDA(cudaMalloc(&table, sizeof(n->bits)));
     G_CUDA(cudaMemcpy(table, from, 768 * fl_dtype_bytes(n->dtype), cudaMemcpyHostToDevice));
     return table;
 }
 
-static void check(size_t s, FlDtype dtype, FlLayout layout, int32_t channels, struct fl_rng *rng)
+static void check(size_t s, FlDtype dtype, FlLayout layout, int32_t channels, bool compute,
+                  struct fl_rng *rng)
 {
     static const float mean[] = FL_IMAGENET_MEAN, std[] = FL_IMAGENET_STD;
     const int64_t pixels = (int64_t)sizes[s].height * sizes[s].width, rows = sizes[s].rows;
@@ -73,16 +80,16 @@ static void check(size_t s, FlDtype dtype, FlLayout layout, int32_t channels, st
     G_CUDA(cudaMalloc((void **)&ddst, out + GUARD));
     G_CUDA(cudaMemset(ddst, 0xC3, out + GUARD));
     G_CUDA(cudaMemcpy(dsrc, src, in, cudaMemcpyHostToDevice));
-    void *table = device_table(&n);
-    const struct fl_gpu_normalize job = { .src = dsrc,
-                                          .dst = ddst,
-                                          .table = table,
-                                          .rows = rows,
-                                          .pixels = pixels,
-                                          .channels = channels,
-                                          .dtype = dtype,
-                                          .layout = layout,
-                                          .processors = processors };
+    struct fl_gpu_normalize job = { .src = dsrc,
+                                    .dst = ddst,
+                                    .rows = rows,
+                                    .pixels = pixels,
+                                    .channels = channels,
+                                    .dtype = dtype,
+                                    .layout = layout,
+                                    .processors = processors };
+    void *table = device_table(&n, &job, compute);
+    job.table = table;
     T_EQ(fl_gpu_normalize(&job, NULL), 0);
     G_CUDA(cudaMemcpy(got, ddst, out + GUARD, cudaMemcpyDeviceToHost));
     T_EQ(memcmp(got, want, out), 0);
@@ -114,7 +121,8 @@ int main(void)
                              fl_dtype_name(dtypes[d]), layout == FL_NHWC ? "NHWC" : "NCHW",
                              channels);
                     t_case(name);
-                    check(s, dtypes[d], (FlLayout)layout, channels, &rng);
+                    check(s, dtypes[d], (FlLayout)layout, channels, false, &rng);
+                    check(s, dtypes[d], (FlLayout)layout, channels, true, &rng);
                 }
     return t_done();
 }

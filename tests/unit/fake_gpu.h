@@ -46,7 +46,7 @@ static struct {
     int depth;                             // of enter
     int contexts, allocations, registered; // alive
     size_t limit;                          // of one allocation; 0: none
-    int register_code;                     // what host_register answers
+    int register_code, host_pinned;        // what host_register and host_pinned answer
     int calls, fail_at, fail_code;         // the fail_at-th call fails (1-based), 0: none
     int wrong_context;                     // calls made without enter
     uint64_t copies;
@@ -232,7 +232,7 @@ static void fake_host_unregister(void *base)
 static int fake_host_pinned(const void *ptr)
 {
     (void)ptr;
-    return 1;
+    return fake.host_pinned;
 }
 
 static int fake_stream_create(void **stream)

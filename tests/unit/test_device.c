@@ -260,13 +260,13 @@ static void test_pin(void)
     static uint8_t pages[8192] __attribute__((aligned(4096)));
     static const struct {
         const char *name;
-        int code;
+        int code, host_pinned;
         uint64_t pinned, pageable;
         int registered;
     } cases[] = {
-        { "pinned", 0, 8192, 0, 1 },
-        { "by somebody else", FL_GPU_ALREADY_REGISTERED, 8192, 0, 0 },
-        { "refused", 801, 0, 8192, 0 },
+        { "pinned", 0, 0, 8192, 0, 1 },
+        { "by somebody else", 712, 1, 8192, 0, 0 },
+        { "refused", 801, 0, 0, 8192, 0 },
     };
 
     for (size_t i = 0; i < T_LEN(cases); i++) {
@@ -278,6 +278,7 @@ static void test_pin(void)
         fake_reset(1);
         T_EQ(fl_device_open(&dev, &cfg), 0);
         fake.register_code = cases[i].code;
+        fake.host_pinned = cases[i].host_pinned;
         T_EQ(fl_device_pin(dev, pages, sizeof(pages)), 0);
         T_EQ(fl_device_pin(dev, pages + 1, 100), FL_ERR(EINVAL));
         T_EQ(fake.registered, cases[i].registered);
