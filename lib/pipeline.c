@@ -273,6 +273,8 @@ static void memory_stats(const struct fl_pipeline *p, FlLoaderStats *out)
     fl_device_stats(p->device, &dev);
     out->pinned_bytes = dev.pinned_bytes;
     out->device_bytes = dev.device_bytes;
+    out->h2d_seconds = dev.h2d_seconds;
+    out->kernel_seconds = dev.kernel_seconds;
     out->stages[FL_STAGE_DEVICE].bytes = dev.h2d_bytes;
 }
 

@@ -60,7 +60,7 @@ static int open_device(struct fl_pipeline *p)
                                  .host_bytes = atomic_load(&p->pool->budget.used),
                                  .log = p->log };
     static _Thread_local uint32_t tables[FL_MAX_COLUMNS][3 * 256]; // copied by open
-    struct fl_normalize n;
+    struct fl_normalize n = { 0 };
 
     for (unsigned i = 0; i < s->n_columns; i++) {
         const struct fl_column *c = &s->columns[i];
@@ -74,6 +74,8 @@ static int open_device(struct fl_pipeline *p)
                                                         .dtype = im->dtype,
                                                         .layout = im->layout,
                                                         .table = pack_table(c, &n, tables[i]) };
+        memcpy(cfg.columns[i].mean, n.mean, sizeof(n.mean));
+        memcpy(cfg.columns[i].std, n.std, sizeof(n.std));
     }
     return fl_device_open(&p->device, &cfg);
 }
