@@ -52,7 +52,7 @@ struct fl_device_column {
     FlLayout layout;
     const void
         *table; // {channels, 256} elements of dtype: what the host kernels write for each value of
-        // each channel, so that both sides are bit-equal. Copied. FL_U8: NULL, pixels as they are
+    // each channel, so that both sides are bit-equal. Copied. FL_U8: NULL, pixels as they are
     float mean[3],
         std[3]; // what the table was made from, so that kernels may compute where that gives
                 // the table's bits. std[0] 0: they look up
