@@ -16,7 +16,7 @@ struct mj_spec {
     int w, h;
     int components; // 1, 3, 4
     int sh, sv;     // sampling factors of the first component (and of the fourth); 0: 1
-    int quality;    // 0: 90
+    int quality;    // 0: 90; -1: so low that tables need 16 bits
     int restart;    // MCUs, 0: none
     bool progressive, arithmetic, optimize;
     bool rgb;        // stored as RGB, three components
@@ -64,7 +64,10 @@ static inline void mj_settings(struct jpeg_compress_struct *c, const struct mj_s
         jpeg_set_colorspace(c, JCS_RGB);
     if (spec->ycck)
         jpeg_set_colorspace(c, JCS_YCCK);
-    jpeg_set_quality(c, spec->quality ? spec->quality : 90, TRUE);
+    if (spec->quality < 0)
+        jpeg_set_quality(c, 1, FALSE);
+    else
+        jpeg_set_quality(c, spec->quality ? spec->quality : 90, TRUE);
     c->comp_info[0].h_samp_factor = spec->sh ? spec->sh : 1;
     c->comp_info[0].v_samp_factor = spec->sv ? spec->sv : 1;
     if (spec->components == 4) {
@@ -80,6 +83,12 @@ static inline void mj_settings(struct jpeg_compress_struct *c, const struct mj_s
         jpeg_simple_progression(c);
 }
 
+static inline void mj_silent(j_common_ptr cinfo, int level)
+{
+    (void)cinfo;
+    (void)level;
+}
+
 static inline struct mj_bytes mj_make(const struct mj_spec *spec)
 {
     struct jpeg_compress_struct c;
@@ -90,6 +99,7 @@ static inline struct mj_bytes mj_make(const struct mj_spec *spec)
     jpeg_scan_info scans[4] = { { 0 } };
 
     c.err = jpeg_std_error(&err);
+    err.emit_message = mj_silent;
     jpeg_create_compress(&c);
     jpeg_mem_dest(&c, &out, &len);
     mj_settings(&c, spec);
