@@ -4,6 +4,7 @@
  * times are CPU time of the thread; the ratio is that of the medians over the rounds. */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -289,6 +290,61 @@ static void report(const struct bench *b, const bool chosen[], int rounds)
     }
 }
 
+/* ---- DCT scaling against exact mode ---- */
+
+static double squared_error(const uint8_t *a, const uint8_t *b, size_t n, int *largest)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const int d = abs((int)a[i] - (int)b[i]);
+        *largest = d > *largest ? d : *largest;
+        sum += (double)d * d;
+    }
+    return sum / (double)n;
+}
+
+static double psnr(double mse)
+{
+    return mse > 0 ? 10 * log10(255 * 255 / mse) : INFINITY;
+}
+
+/* Random-resized crops of all pictures by both modes: how many differ, and by how much. */
+static void compare_modes(struct bench *b, int rounds)
+{
+    static const struct variant scaled = { .name = "auto", .cpu = FL_CPU_BEST },
+                                exact = { .name = "exact", .cpu = FL_CPU_BEST, .exact = true };
+    const size_t n = (size_t)b->size * (size_t)b->size * 3;
+    uint8_t *first = must(malloc(n));
+    struct fl_jpeg_decoder *dec;
+    double all = 0, worst = 0, sum_psnr = 0;
+    int largest = 0, views = 0, reduced = 0;
+
+    if (fl_jpeg_decoder_new(&dec, NULL, NULL))
+        die("decoder", "cannot be made");
+    for (int round = 0; round < rounds; round++)
+        for (int i = 0; i < b->n; i++, views++) {
+            const struct fl_crop c = view_of(b, &scaled, i, round);
+            if (fl_resize_scale(c.box.w, c.box.h, c.rw, c.rh, 0) == 8)
+                continue; // both modes do the same
+            decode_one(b, dec, &scaled, i, round);
+            memcpy(first, b->out, n);
+            decode_one(b, dec, &exact, i, round);
+            const double mse = squared_error(first, b->out, n, &largest);
+            all += mse;
+            sum_psnr += psnr(mse);
+            worst = mse > worst ? mse : worst;
+            reduced++;
+        }
+    printf("%d views of %d pixels: %d (%.2f%%) decoded at a reduced scale; of these: PSNR %.2f dB "
+           "(mean of "
+           "views %.2f, worst %.2f), largest difference %d\n",
+           views, b->size, reduced, 100.0 * reduced / views, psnr(all / (reduced ? reduced : 1)),
+           sum_psnr / (reduced ? reduced : 1), psnr(worst), largest);
+    fl_jpeg_decoder_free(dec);
+    free(first);
+}
+
 static void usage(void)
 {
     printf(
@@ -325,7 +381,7 @@ int main(int argc, char **argv)
     static struct bench b;
     const char *dir = getenv("FL_TEST_SHARED");
     char path[4096];
-    bool chosen[MAX_VARIANTS] = { false }, any = false, slices = false;
+    bool chosen[MAX_VARIANTS] = { false }, any = false, slices = false, compare = false;
     int rounds = 5, most = MAX_FILES;
 
     b.size = 224;
@@ -338,6 +394,8 @@ int main(int argc, char **argv)
             rounds = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--images") && more)
             most = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--compare"))
+            compare = true;
         else if (!strcmp(argv[i], "--size") && more)
             b.size = atoi(argv[++i]);
         else {
@@ -355,12 +413,16 @@ int main(int argc, char **argv)
         die("option", "--rounds takes 1 to 99, --size 1 to 4096");
     for (int v = 0; v < N_VARIANTS; v++) {
         chosen[v] |= !any;
-        slices |= chosen[v] && variants[v].slice;
+        slices |= chosen[v] && variants[v].slice && !compare;
     }
     load(&b, path, most < MAX_FILES ? most : MAX_FILES);
     if (slices)
         slice_all(&b);
     make_buffers(&b);
+    if (compare) {
+        compare_modes(&b, rounds);
+        return 0;
+    }
     run(&b, chosen, rounds);
     report(&b, chosen, rounds);
     return 0;

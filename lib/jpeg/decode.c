@@ -8,18 +8,14 @@
 #include "jpeg/engine.h"
 #include "jpeg/exif.h"
 #include "jpeg/ink.h"
-
-#define DEFAULT_MAX_PIXELS 178956970
-#define DEFAULT_MAX_SCANS 100
-#define DEFAULT_RESERVE ((size_t)4 << 20)
+#include "jpeg/limits.h"
 
 enum { BATCH = 8 }; // rows asked of the codec at once
 
 struct fl_jpeg_decoder {
     struct fl_engine engine;
     const struct fl_kernels *kernels;
-    int64_t max_pixels;
-    int max_scans;
+    struct fl_jpeg_limits limits; // resolved: no zeros
 };
 
 /* One picture on its way. Everything that must survive a longjmp lives here. */
@@ -54,20 +50,13 @@ struct job {
 int fl_jpeg_decoder_new(struct fl_jpeg_decoder **out, const struct fl_jpeg_limits *limits,
                         const struct fl_kernels *kernels)
 {
-    static const struct fl_jpeg_limits none;
-    const struct fl_jpeg_limits *l = limits ? limits : &none;
     struct fl_jpeg_decoder *dec = calloc(1, sizeof(*dec));
 
     if (!dec)
         return FL_ERR(ENOMEM);
     dec->kernels = kernels ? kernels : fl_kernels_get(FL_CPU_BEST);
-    dec->max_pixels = l->max_pixels > 0 ? l->max_pixels : DEFAULT_MAX_PIXELS;
-    dec->max_scans = l->max_scans > 0 ? l->max_scans : DEFAULT_MAX_SCANS;
-    // A progressive picture is held as 16-bit coefficients, four components at most.
-    const size_t reserve = l->reserve ? l->reserve : DEFAULT_RESERVE;
-    const size_t most =
-        l->max_memory ? l->max_memory : (size_t)dec->max_pixels * 8 + ((size_t)64 << 20);
-    const int err = fl_engine_init(&dec->engine, reserve, most);
+    dec->limits = fl_jpeg_limits_of(limits);
+    const int err = fl_engine_init(&dec->engine, dec->limits.reserve, dec->limits.max_memory);
     if (err) {
         fl_jpeg_decoder_free(dec);
         return err;
@@ -95,94 +84,6 @@ size_t fl_jpeg_decoder_bytes(const struct fl_jpeg_decoder *dec)
 const char *fl_jpeg_codec(void)
 {
     return "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION);
-}
-
-/* ---- what is refused before any work ---- */
-
-static int refuse(FlError *err, int code, const char *what, size_t offset)
-{
-    fl_err_set(err, code, FL_STAGE_DECODE, "JPEG: %s", what);
-    err->offset = offset;
-    return code;
-}
-
-static int check_kind(const struct job *j, FlError *err)
-{
-    static const char *const kinds[16] = {
-        NULL,
-        NULL,
-        NULL,
-        "lossless",
-        [5] = "hierarchical",
-        "hierarchical",
-        "hierarchical",
-        [11] = "arithmetic-coded lossless",
-        [13] = "arithmetic-coded hierarchical",
-        "arithmetic-coded hierarchical",
-        "arithmetic-coded hierarchical",
-    };
-    const struct fl_jpeg_header *h = &j->header;
-    char text[96];
-
-    if (kinds[h->sof & 15])
-        snprintf(text, sizeof(text), "unsupported: a %s file", kinds[h->sof & 15]);
-    else if (h->precision != 8)
-        snprintf(text, sizeof(text), "unsupported: %d bits per sample, not 8", h->precision);
-    else if (h->colour == FL_JPEG_UNKNOWN)
-        snprintf(text, sizeof(text), "unsupported: %d components", h->components);
-    else
-        return 0;
-    return refuse(err, FL_ERR(ENOTSUP), text, h->sof_offset);
-}
-
-static uint64_t count_blocks(const struct fl_jpeg_header *h)
-{
-    const uint64_t mw = 8u * h->max_h, mh = 8u * h->max_v;
-    uint64_t per_mcu = 0;
-
-    for (int i = 0; i < h->components; i++)
-        per_mcu += (uint64_t)h->comp[i].h * h->comp[i].v;
-    return (h->width + mw - 1) / mw * ((h->height + mh - 1) / mh) * per_mcu;
-}
-
-/* Bombs: small files that claim or contain far more work than a picture of their length can need. */
-static int check_limits(const struct job *j, FlError *err)
-{
-    const struct fl_jpeg_header *h = &j->header;
-    const int64_t pixels = (int64_t)h->width * h->height;
-    const bool progressive =
-        h->sof == FL_SOF_PROGRESSIVE || h->sof == FL_SOF_ARITHMETIC_PROGRESSIVE;
-    const uint64_t blocks = count_blocks(h), bytes = j->len - h->scan_offset;
-    char text[160];
-
-    if (pixels > j->dec->max_pixels) {
-        snprintf(text, sizeof(text), "%u x %u pixels are more than the limit of %lld (max_pixels)",
-                 h->width, h->height, (long long)j->dec->max_pixels);
-        return refuse(err, FL_ERR(E2BIG), text, h->sof_offset);
-    }
-    // Each block of a sequential Huffman scan takes at least two bits; of the others a row's worth is asked.
-    const uint64_t least = h->sof <= FL_SOF_EXTENDED ? blocks / 4 : blocks / 32768;
-    if (bytes < least && !j->req->tolerate) {
-        snprintf(text, sizeof(text),
-                 "%llu bytes of scan cannot hold %u x %u pixels: the file is cut",
-                 (unsigned long long)bytes, h->width, h->height);
-        return refuse(err, FL_ERR(EBADMSG), text, j->len);
-    }
-    if (!progressive)
-        return 0;
-    const int scans = fl_jpeg_count_scans(j->data, j->len, h, j->dec->max_scans);
-    if (scans > j->dec->max_scans) {
-        snprintf(text, sizeof(text), "more than %d scans (max_scans)", j->dec->max_scans);
-        return refuse(err, FL_ERR(E2BIG), text, h->sos_offset);
-    }
-    const uint64_t work = blocks * (uint64_t)scans, most = ((uint64_t)1 << 24) + 256 * bytes;
-    if (work > most) {
-        snprintf(text, sizeof(text),
-                 "%d scans of %llu blocks are too much work for %llu bytes (max_scans)", scans,
-                 (unsigned long long)blocks, (unsigned long long)bytes);
-        return refuse(err, FL_ERR(E2BIG), text, h->sos_offset);
-    }
-    return 0;
 }
 
 static bool valid_request(const struct fl_jpeg_request *r, int scale)
@@ -446,7 +347,7 @@ static int run(struct job *j, FlError *err)
 {
     struct fl_engine *engine = &j->dec->engine;
 
-    fl_engine_begin(engine, j->data, j->len, j->req->tolerate, j->dec->max_scans);
+    fl_engine_begin(engine, j->data, j->len, j->req->tolerate, j->dec->limits.max_scans);
     if (!setjmp(engine->codec.jump)) {
         decode(j);
         fl_engine_end(engine);
@@ -454,7 +355,7 @@ static int run(struct job *j, FlError *err)
     }
     const size_t offset = fl_engine_offset(engine, j->len);
     fl_engine_end(engine);
-    return refuse(err, engine->codec.code, engine->codec.message, offset);
+    return fl_jpeg_refuse(err, engine->codec.code, engine->codec.message, offset);
 }
 
 int fl_jpeg_decode(struct fl_jpeg_decoder *dec, const uint8_t *data, size_t len,
@@ -465,14 +366,13 @@ int fl_jpeg_decode(struct fl_jpeg_decoder *dec, const uint8_t *data, size_t len,
     int r = fl_jpeg_parse(data, len, &j.header, err);
 
     if (r == FL_ERR(EAGAIN) || (!r && !j.header.scan_offset))
-        return refuse(err, FL_ERR(EBADMSG), "the file ends inside its header", len);
+        return fl_jpeg_refuse(err, FL_ERR(EBADMSG), "the file ends inside its header", len);
     if (r)
         return r;
     j.scale = fl_resize_scale(c->box.w, c->box.h, c->rw, c->rh, req->exact);
     if (!valid_request(req, j.scale))
-        return refuse(err, FL_ERR(EINVAL), "the view asked for is not one", UINT64_MAX);
-    r = check_kind(&j, err);
-    r = r ? r : check_limits(&j, err);
+        return fl_jpeg_refuse(err, FL_ERR(EINVAL), "the view asked for is not one", UINT64_MAX);
+    r = fl_jpeg_check(data, len, &j.header, &dec->limits, req->tolerate, err);
     r = r ? r : run(&j, err);
     if (r || !info)
         return r;
