@@ -6,6 +6,7 @@
 
 int command_index(int argc, char **argv);
 int command_inspect(int argc, char **argv);
+int command_shard(int argc, char **argv);
 int command_synth(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_version(int argc, char **argv);

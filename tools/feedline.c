@@ -14,6 +14,7 @@ static const struct {
 } commands[] = {
     { "index", command_index, "make the index of a dataset" },
     { "inspect", command_inspect, "show what a dataset holds, and one sample of it" },
+    { "shard", command_shard, "write a dataset as tar shards with an index" },
     { "synth", command_synth, "make photo-like JPEGs to try things out with" },
     { "verify", command_verify, "re-read everything and name each bad sample" },
     { "version", command_version, "print version and what this build holds" },

@@ -74,7 +74,9 @@ static void encode(j_compress_ptr cinfo, const uint8_t *pixels, size_t stride,
         jpeg_write_icc_profile(cinfo, e->icc, (unsigned)e->icc_len);
     while (cinfo->next_scanline < cinfo->image_height) {
         // The codec's rows are not const, but it only reads them.
-        JSAMPROW row = (JSAMPROW)(uintptr_t)(pixels + cinfo->next_scanline * stride);
+        const uint8_t *line = pixels + cinfo->next_scanline * stride;
+        JSAMPROW row;
+        memcpy(&row, &line, sizeof(row));
         jpeg_write_scanlines(cinfo, &row, 1);
     }
     jpeg_finish_compress(cinfo);

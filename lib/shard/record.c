@@ -258,7 +258,7 @@ static int replay_slices(struct replay *p, const struct call *c, const uint8_t *
     if (fl_slice_blob_ids(p->blob.data, p->blob.len, ids))
         return FL_ERR(EBADMSG);
     for (int i = 0; i < FL_SLICE_HEADERS; i++) {
-        if (ids[i] >= p->headers.len / sizeof(*known))
+        if (!known || ids[i] >= p->headers.len / sizeof(*known))
             return FL_ERR(EBADMSG);
         ids[i] = known[ids[i]];
     }
