@@ -32,7 +32,7 @@ int command_index(int argc, char **argv)
 {
     FlDatasetOptions opt = FL_DATASET_OPTIONS_DEFAULT;
     const char *path = NULL, *classes = NULL;
-    bool quiet = false;
+    bool quiet = false, merge = false;
     struct cli_bar bar = { 0 };
     struct lines list = { 0 };
     FlDataset *ds = NULL;
@@ -40,6 +40,8 @@ int command_index(int argc, char **argv)
     const struct cli_option options[] = {
         CLI_OPTION("output", CLI_STRING, &opt.index_path, "write the index to this file",
                    .arg = "FILE"),
+        CLI_OPTION("merge", CLI_FLAG, &merge,
+                   "join the parts that `feedline shard --part` wrote to PATH"),
         CLI_OPTION("threads", CLI_INT, &opt.n_threads,
                    "threads that walk; default: 4 per processor", .max = 1024),
         CLI_OPTION("classes", CLI_STRING, &classes,
@@ -71,7 +73,7 @@ int command_index(int argc, char **argv)
     opt.progress = cli_progress;
     opt.progress_cookie = &bar;
     bar.quiet = quiet;
-    int err = fl_index_build(path, &opt);
+    int err = merge ? fl_index_merge(path, &opt) : fl_index_build(path, &opt);
     cli_bar_end(&bar);
     opt.index = FL_INDEX_REQUIRE; // what was written, not what could be made
     if (!err && !(err = fl_dataset_open(&ds, path, &opt)) && !(err = fl_dataset_info(ds, &info)) &&
