@@ -318,6 +318,36 @@ int fl_target_begin(struct fl_target *t, struct fl_run *run, bool overwrite)
     }
 }
 
+/* A temporary file of fl_file_replace(), left by a process that was killed? */
+static bool is_left_over(const char *name)
+{
+    static const char *const ours[] = { "." FL_UNFINISHED_NAME ".", "." FL_DATASET_JSON ".",
+                                        "." FL_INDEX_NAME "." };
+    const size_t n = strlen(name);
+
+    if (n < 4 || strcmp(name + n - 4, ".tmp"))
+        return false;
+    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+        if (!strncmp(name, ours[i], strlen(ours[i])))
+            return true;
+    return false;
+}
+
+static int remove_left_over(const struct fl_target *t)
+{
+    DIR *d = opendir(t->dir);
+    struct dirent *e;
+    int err = 0;
+
+    if (!d)
+        return fl_err_file(errno, "open", t->dir);
+    while (!err && (e = readdir(d)))
+        if (is_left_over(e->d_name))
+            err = remove_file(t->dir, e->d_name);
+    closedir(d);
+    return err;
+}
+
 static int remove_work(const struct fl_target *t)
 {
     DIR *d = opendir(t->work);
@@ -337,8 +367,10 @@ static int remove_work(const struct fl_target *t)
 
 int fl_target_end(const struct fl_target *t)
 {
-    int err = remove_file(t->dir, FL_UNFINISHED_NAME); // from here on it is a dataset
+    int err = remove_left_over(t); // nobody else writes: the lock is ours alone
 
+    if (!err)
+        err = remove_file(t->dir, FL_UNFINISHED_NAME); // from here on it is a dataset
     if (!err)
         err = fl_fsync_dir(t->dir);
     return err ? err : remove_work(t);

@@ -3,6 +3,7 @@
 # Each check counts; finish prints the sum and is the exit code.
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
+[ -x "${FEEDLINE:-}" ] || { echo "FEEDLINE must be the path of the command"; exit 1; }
 checks=0
 failures=0
 

@@ -9,12 +9,6 @@ shard()
     "$FEEDLINE" shard "$@" --quiet --no-check
 }
 
-has()
-{
-    "$FEEDLINE" "$1" --help >/dev/null 2>&1
-}
-has index && merge="$FEEDLINE index --merge" || merge=true
-
 check "photos to work with" "$FEEDLINE" synth "$work/src" --count 42 --classes 3 --quiet
 size=--shard-size=1M
 
@@ -34,8 +28,7 @@ for parts in 2 3 7; do
     for ((part = parts - 1; part >= 0; part--)); do
         check "part $part of $parts" shard "$work/src" "$work/b" $size --part $part/$parts
     done
-    has index || shard "$work/src" "$work/b" $size >/dev/null
-    check "merge $parts parts" $merge "$work/b"
+    check "merge $parts parts" "$FEEDLINE" index --merge "$work/b"
     check "$parts parts, the same bytes" diff -r "$work/a" "$work/b"
 done
 cp -r "$work/src" "$work/copy" # other times, other inodes, another place
@@ -48,23 +41,22 @@ check "another order" bash -c "! cmp -s $work/a/shard-000000.tar $work/d/shard-0
 # ---- parts ----
 rm -rf "$work/b"
 check "part 1 of 2 alone" shard "$work/src" "$work/b" $size --part 1/2
-has index && refuses 1 "shard-000000.tar" index --merge "$work/b"
+refuses 1 "shard-000000.tar" index --merge "$work/b"
 refuses 1 "unfinished" shard "$work/b" "$work/e" --quiet
 check "the rest in one go" shard "$work/src" "$work/b" $size
 check "the same bytes again" diff -r "$work/a" "$work/b"
-has index && refuses 1 "nothing to merge" index --merge "$work/b"
+refuses 1 "nothing to merge" index --merge "$work/b"
 # Parts in folders of their own, moved together.
 for part in 0 1; do
     check "part $part in its own folder" shard "$work/src" "$work/p$part" $size --part $part/2
 done
 mv "$work/p1"/shard-*.tar "$work/p0/"
 mv "$work/p1/.feedline-run"/* "$work/p0/.feedline-run/"
-has index || shard "$work/src" "$work/p0" $size >/dev/null
-check "merge moved parts" $merge "$work/p0"
+check "merge moved parts" "$FEEDLINE" index --merge "$work/p0"
 check "moved parts, the same bytes" diff -r "$work/a" "$work/p0"
 
 # ---- what is in it ----
-has verify && check "verify" "$FEEDLINE" verify "$work/a" --against "$work/src"
+check "verify" "$FEEDLINE" verify "$work/a" --against "$work/src"
 if command -v python3 >/dev/null; then
     cat >"$work/look.py" <<'PY'
 import json, sys, glob, os, tarfile

@@ -90,9 +90,14 @@ static void test_life(void)
     free(tar);
 
     t_case("end");
+    put(dir, "..feedline-unfinished.123.tmp"); // of a process that was killed while it wrote
+    put(dir, ".dataset.json.123.tmp");
+    put(dir, ".mine.tmp");
     T_EQ(fl_target_lock(&t, true), 0);
     T_EQ(fl_target_end(&t), 0);
     T_OK(!exists(dir, FL_UNFINISHED_NAME) && !exists(dir, FL_RUN_FOLDER));
+    T_OK(!exists(dir, "..feedline-unfinished.123.tmp") && !exists(dir, ".dataset.json.123.tmp"));
+    T_OK(exists(dir, ".mine.tmp"));
     fl_target_fini(&t);
 
     t_case("what is finished is overwritten only when asked for");
