@@ -15,7 +15,7 @@
 enum fl_cpu {
     FL_CPU_C = 0,
     FL_CPU_AVX2,   // and FMA, F16C
-    FL_CPU_AVX512, // F, BW, DQ, VL, VBMI, VNNI
+    FL_CPU_AVX512, // F, BW, VL, VBMI, VNNI
     FL_CPU_BEST,   // the best that this CPU runs
 };
 

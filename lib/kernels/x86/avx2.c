@@ -137,8 +137,8 @@ horizontal3_pairs(const int16_t *in0, const int16_t *in1, const struct fl_axis *
     }
 }
 
-static void horizontal3(const int16_t *in0, const int16_t *in1, const struct fl_axis *axis,
-                        bool mirror, uint8_t *out0, uint8_t *out1)
+void fl_horizontal3_avx2(const int16_t *in0, const int16_t *in1, const struct fl_axis *axis,
+                         bool mirror, uint8_t *out0, uint8_t *out1)
 {
     if (axis->n < 4) {
         fl_horizontal3_c(in0, in1, axis, mirror, out0, out1);
@@ -174,8 +174,8 @@ static inline int32_t sum1(const int16_t *in, const int16_t *w, int taps)
     return s;
 }
 
-static void horizontal1(const int16_t *in0, const int16_t *in1, const struct fl_axis *axis,
-                        bool mirror, uint8_t *out0, uint8_t *out1)
+void fl_horizontal1_avx2(const int16_t *in0, const int16_t *in1, const struct fl_axis *axis,
+                         bool mirror, uint8_t *out0, uint8_t *out1)
 {
     const int32_t half = 1 << (axis->bits + 6);
     const int shift = axis->bits + 7, n = axis->n, taps = axis->taps;
@@ -198,6 +198,6 @@ static void horizontal1(const int16_t *in0, const int16_t *in1, const struct fl_
 const struct fl_kernels fl_kernels_avx2 = {
     .name = "avx2",
     .vertical = vertical,
-    .horizontal = { [1] = horizontal1, [3] = horizontal3 },
+    .horizontal = { [1] = fl_horizontal1_avx2, [3] = fl_horizontal3_avx2 },
     .normalize = fl_normalize_avx2,
 };

@@ -5,6 +5,10 @@
 
 #include "kernels/kernels.h"
 
+void fl_horizontal1_avx2(const int16_t *in0, const int16_t *in1, const struct fl_axis *axis,
+                         bool mirror, uint8_t *out0, uint8_t *out1);
+void fl_horizontal3_avx2(const int16_t *in0, const int16_t *in1, const struct fl_axis *axis,
+                         bool mirror, uint8_t *out0, uint8_t *out1);
 void fl_normalize_avx2(const struct fl_normalize *n, const uint8_t *src, size_t pixels, void *dst,
                        size_t plane, bool stream);
 

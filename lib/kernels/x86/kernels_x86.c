@@ -10,8 +10,17 @@ static bool has_avx2(void)
            __builtin_cpu_supports("f16c");
 }
 
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+           __builtin_cpu_supports("avx512vnni");
+}
+
 const struct fl_kernels *fl_kernels_get(enum fl_cpu most)
 {
+    if (most >= FL_CPU_AVX512 && has_avx512())
+        return &fl_kernels_avx512;
     if (most >= FL_CPU_AVX2 && has_avx2())
         return &fl_kernels_avx2;
     return &fl_kernels_c;
