@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# feedline bench: the table has every figure, the JSON is JSON and adds up, the step time is kept, wrong input is named.
+. "$(dirname "$0")/lib.sh"
+
+check "photos" "$FEEDLINE" synth "$work/photos" --count 64 --classes 2 --quiet
+check "shards" "$FEEDLINE" shard "$work/photos" "$work/shards"
+
+"$FEEDLINE" bench "$work/shards" --epochs 3 --batch-size 8 --warmup 2 --workers 1 >"$work/table" 2>"$work/err"
+check "bench runs" test $? = 0
+check "nothing on stderr: $(head -1 "$work/err")" test ! -s "$work/err"
+for line in '^dataset .*64 samples' '^batches .*8 x 224 x 224 uint8 NHWC, random crop, global shuffle' '^loader .*1 workers' \
+    '^storage .*in the page cache at the start' '^samples/s  *[0-9,]+$' '^MB/s read' '^CPU s/1,000 samples' \
+    '^first batch  *[0-9.]+ s' '^measured .*22 batches, 176 samples; the warm-up is left out' '^stage  *threads  *busy' \
+    '^plan ' '^read ' '^decode ' '^[A-Z].* limits: .*\.$'; do
+    check "the table has $line" grep -Eq "$line" "$work/table"
+done
+check "no accelerator without --consume" bash -c "! grep -q accelerator $work/table"
+
+"$FEEDLINE" bench "$work/shards" --epochs 2 --batch-size 8 --warmup 2 --consume 20 --json --dtype f32 --layout nchw \
+    --size 64 --shuffle none >"$work/json" 2>"$work/err"
+check "JSON run" test $? = 0
+check "the JSON says what happened" python3 - "$work/json" <<'PYTHON'
+import json, sys
+r = json.load(open(sys.argv[1]))
+assert r["samples"] == 14 * 8 and r["batches"] == 14 and r["epochs"] == 2, r
+assert r["valid"] == r["samples"]
+assert 0.019 <= r["step_seconds"] / r["batches"] <= 0.1, r["step_seconds"]
+assert 0 < r["accelerator_utilisation"] <= 1
+assert abs(r["accelerator_utilisation"] - r["step_seconds"] / r["seconds"]) < 1e-3
+assert r["bytes_delivered"] == 14 * 8 * (3 * 64 * 64 * 4 + 8), r["bytes_delivered"]
+assert r["warmup_left_out"] and r["limiting"] in r["stages"] and r["sentence"].endswith(".")
+assert set(r["stages"]) == {"plan", "read", "decode", "augment", "batch", "device", "consumer"}
+assert r["io"] in ("io_uring", "pread") and r["io_reason"]
+PYTHON
+
+check "without workers" "$FEEDLINE" bench "$work/shards" --epochs 1 --batch-size 16 --workers 0
+check "cold" bash -c "'$FEEDLINE' bench '$work/shards' --epochs 1 --batch-size 16 --cold | grep -q '^storage  *cold: '"
+check "class folders" "$FEEDLINE" bench "$work/photos" --epochs 1 --batch-size 16 --exact --crop center --io pread
+check "synthetic" bash -c "TMPDIR='$work' '$FEEDLINE' bench --synthetic --photos 20 --epochs 1 --batch-size 4"
+check "what --synthetic made is gone" bash -c "! ls -d $work/feedline-* 2>/dev/null"
+check "a short run says so" bash -c "'$FEEDLINE' bench '$work/shards' --epochs 1 --warmup 1000 | grep -q 'with the warm-up'"
+
+refuses 2 "give a dataset, or --synthetic" bench
+refuses 2 "not both" bench "$work/shards" --synthetic
+refuses 2 "--batch-size wants a whole number from 1" bench "$work/shards" --batch-size 0
+refuses 2 "--shuffle wants one of none, global, block, not \"some\"" bench "$work/shards" --shuffle some
+refuses 2 "--device wants cpu, cuda or cuda:N" bench "$work/shards" --device gpu
+refuses 2 "--seconds wants a number" bench "$work/shards" --seconds soon
+refuses 2 "has no field \"png\"" bench "$work/shards" --field png
+refuses 1 "$work/nowhere" bench "$work/nowhere"
+mkdir "$work/empty"
+refuses 1 "$work/empty" bench "$work/empty"
+refuses 1 "memory" bench "$work/shards" --memory 1M
+finish
