@@ -239,7 +239,7 @@ int main(int argc, char **argv)
     }
     b.rgb = malloc((size_t)128 << 20);
     b.cut = malloc((size_t)64 << 20);
-    b.direct = fl_direct_new(0, FL_CPU_BEST);
+    b.direct = fl_direct_new(0, 0, FL_CPU_BEST);
     load(&b, argv[1], argc > 3 ? (uint32_t)atoi(argv[3]) : 0);
     for (int i = 0; i < rounds; i++)
         round_of(&b, (uint32_t)i);

@@ -78,8 +78,7 @@ static int look(const struct fl_decode_job *job, FlError *err, struct fl_crop *c
     return 0;
 }
 
-static int prepare(struct jpeg_context *c, struct fl_decode_job *job, FlError *err,
-                   struct fl_jpeg_request *req)
+static int prepare(const struct fl_decode_job *job, FlError *err, struct fl_jpeg_request *req)
 {
     const struct fl_sample_field *f = job->field;
     const FlImage *im = &job->column->cfg.image;
@@ -100,19 +99,31 @@ static int prepare(struct jpeg_context *c, struct fl_decode_job *job, FlError *e
         .orientation = (uint8_t)orientation,
         .stride = (ptrdiff_t)im->width * im->channels,
     };
-    if (!f->sliced)
-        return 0;
+    return 0;
+}
+
+/* A sliced JPEG: straight from the row groups that were read, or as a smaller JPEG. */
+static int decode_slice(struct jpeg_context *c, struct fl_decode_job *job,
+                        struct fl_jpeg_request *req, FlError *err)
+{
+    const struct fl_sample_field *f = job->field;
+    const struct fl_jpeg_slice slice = { &f->table, &f->range, f->headers, job->data };
     size_t len;
-    if ((job->column->from[job->sample->part].checksums &&
-         (code = fl_slice_check_groups(&f->table, &f->range, job->data, err))) ||
-        (code = fl_slice_cut(&f->table, &f->range, f->headers, job->data, c->slice, c->slice_room,
-                             &len, err)))
+    int code = 0;
+
+    if (job->column->from[job->sample->part].checksums)
+        code = fl_slice_check_groups(&f->table, &f->range, job->data, err);
+    if (!code)
+        code = fl_jpeg_decode_slice(c->decoder, &slice, req, err);
+    if (code != FL_ERR(ENOTSUP))
+        return code;
+    code = fl_slice_cut(&f->table, &f->range, f->headers, job->data, c->slice, c->slice_room, &len,
+                        err);
+    if (code)
         return code;
     req->origin_x = f->range.rect.x;
     req->origin_y = f->range.rect.y;
-    job->data = c->slice;
-    job->len = len;
-    return 0;
+    return fl_jpeg_decode(c->decoder, c->slice, len, req, err, NULL);
 }
 
 static int decode(void *ctx, struct fl_decode_job *job, FlError *err)
@@ -123,12 +134,14 @@ static int decode(void *ctx, struct fl_decode_job *job, FlError *err)
     const size_t pixels = (size_t)im->width * (size_t)im->height;
     const bool direct = n->dtype == FL_U8 && (n->layout == FL_NHWC || im->channels == 1);
     struct fl_jpeg_request req;
-    int code = prepare(c, job, err, &req);
+    int code = prepare(job, err, &req);
 
     if (code)
         return code;
     req.dst = direct ? job->row : c->pixels;
-    if ((code = fl_jpeg_decode(c->decoder, job->data, job->len, &req, err, NULL)))
+    code = job->field->sliced ? decode_slice(c, job, &req, err)
+                              : fl_jpeg_decode(c->decoder, job->data, job->len, &req, err, NULL);
+    if (code)
         return code;
     if (!direct)
         c->kernels->normalize(n, c->pixels, pixels, job->row, pixels, true);

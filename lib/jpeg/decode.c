@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "jpeg/direct.h"
 #include "jpeg/engine.h"
 #include "jpeg/exif.h"
 #include "jpeg/ink.h"
@@ -14,6 +15,7 @@ enum { BATCH = 8 }; // rows asked of the codec at once
 
 struct fl_jpeg_decoder {
     struct fl_engine engine;
+    struct fl_direct *direct; // NULL: this CPU is better off with libjpeg-turbo alone
     const struct fl_kernels *kernels;
     struct fl_jpeg_limits limits; // resolved: no zeros
 };
@@ -22,8 +24,11 @@ struct fl_jpeg_decoder {
 struct job {
     struct fl_jpeg_decoder *dec;
     const struct fl_jpeg_request *req;
+    const struct fl_jpeg_slice *slice; // NULL: a file
     const uint8_t *data;
     size_t len;
+    bool own;     // decoded by dec->direct, not by libjpeg
+    FlError *err; // own: what it has to say
     struct fl_jpeg_header header;
     int scale;
     int channels;        // of the result
@@ -57,9 +62,11 @@ int fl_jpeg_decoder_new(struct fl_jpeg_decoder **out, const struct fl_jpeg_limit
     dec->kernels = kernels ? kernels : fl_kernels_get(FL_CPU_BEST);
     dec->limits = fl_jpeg_limits_of(limits);
     const int err = fl_engine_init(&dec->engine, dec->limits.reserve, dec->limits.max_memory);
-    if (err) {
+    if (!err && fl_direct_is_fast())
+        dec->direct = fl_direct_new(dec->limits.reserve / 4, dec->limits.max_memory, FL_CPU_BEST);
+    if (err || (fl_direct_is_fast() && !dec->direct)) {
         fl_jpeg_decoder_free(dec);
-        return err;
+        return err ? err : FL_ERR(ENOMEM);
     }
     *out = dec;
     return 0;
@@ -70,12 +77,14 @@ void fl_jpeg_decoder_free(struct fl_jpeg_decoder *dec)
     if (!dec)
         return;
     fl_engine_fini(&dec->engine);
+    fl_direct_free(dec->direct);
     free(dec);
 }
 
 size_t fl_jpeg_decoder_bytes(const struct fl_jpeg_decoder *dec)
 {
-    return sizeof(*dec) + dec->engine.arena.held + dec->engine.permanent.held;
+    return sizeof(*dec) + dec->engine.arena.held + dec->engine.permanent.held +
+           (dec->direct ? fl_direct_bytes(dec->direct) : 0);
 }
 
 #define TEXT2(x) #x
@@ -229,6 +238,9 @@ static void read_rows(struct job *j, int start, int end)
 {
     struct fl_engine *engine = &j->dec->engine;
 
+    for (; j->own && j->next_row < end; j->next_row++)
+        if (fl_direct_row(j->dec->direct, j->ring[j->next_row % j->ring_rows], j->err))
+            fl_codec_fail(&engine->codec, j->err->code, "damaged");
     while (j->next_row < end) {
         // Rows ahead are welcome, but none that a tap still needs may be overwritten.
         const int last = j->first_row + (j->v.hi - j->v.lo);
@@ -343,6 +355,60 @@ static void decode(struct job *j)
     resample(j);
 }
 
+/* The view's part of the picture, decoded by us. Behind setjmp, too: memory comes from the engine. */
+static void decode_own(struct job *j)
+{
+    const struct fl_crop *c = &j->req->crop;
+    const struct fl_axis_spec v = { c->box.y, c->box.h, j->scale, c->rh, c->window.y, c->window.h };
+    const struct fl_axis_spec h = { c->box.x, c->box.w, j->scale, c->rw, c->window.x, c->window.w };
+    const int32_t width = (int32_t)j->header.width, height = (int32_t)j->header.height;
+    struct fl_direct_view view = { .scale = j->scale, .channels = j->req->channels };
+    int32_t left, right, top, bottom;
+    int code;
+
+    fl_axis_reach(&h, &left, &right);
+    fl_axis_reach(&v, &top, &bottom);
+    view.box.x = left * 8 / j->scale;
+    view.box.y = top * 8 / j->scale;
+    right = right * 8 / j->scale;
+    bottom = bottom * 8 / j->scale;
+    view.box.w = (right < width ? right : width) - view.box.x;
+    view.box.h = (bottom < height ? bottom : height) - view.box.y;
+    code = j->slice
+               ? fl_direct_slice(j->dec->direct, j->slice->table, j->slice->range,
+                                 j->slice->headers, j->slice->bytes, &view, j->err)
+               : fl_direct_file(j->dec->direct, j->data, j->len, j->req->entries, &view, j->err);
+    if (code)
+        fl_codec_fail(&j->dec->engine.codec, code, "refused");
+    j->own = true;
+    j->channels = j->stored_channels = j->req->channels;
+    make_axis(j, &j->v, &v);
+    make_axis(j, &j->h, &h);
+    j->first_row = j->first_col = j->crop_col = j->next_row = 0;
+    j->crop_width = fl_direct_width(j->dec->direct);
+    make_buffers(j);
+    resample(j);
+}
+
+/* Decode without libjpeg. Returns 0, or FL_ERR(...) with *err filled. */
+static int run_own(struct job *j, FlError *err)
+{
+    struct fl_engine *engine = &j->dec->engine;
+
+    j->err = err;
+    fl_engine_begin(engine, NULL, 0, false, 0);
+    if (!setjmp(engine->codec.jump)) {
+        decode_own(j);
+        fl_engine_end(engine);
+        return 0;
+    }
+    fl_engine_end(engine);
+    j->own = false;
+    if (engine->codec.code == FL_ERR(ENOMEM) || engine->codec.code == FL_ERR(E2BIG))
+        return fl_jpeg_refuse(err, engine->codec.code, engine->codec.message, UINT64_MAX);
+    return engine->codec.code;
+}
+
 static int run(struct job *j, FlError *err)
 {
     struct fl_engine *engine = &j->dec->engine;
@@ -356,6 +422,40 @@ static int run(struct job *j, FlError *err)
     const size_t offset = fl_engine_offset(engine, j->len);
     fl_engine_end(engine);
     return fl_jpeg_refuse(err, engine->codec.code, engine->codec.message, offset);
+}
+
+/* A file that our decoder takes: what it refuses, and what it finds damaged, libjpeg-turbo is asked about,
+ * so that the same files are good, in the same words, whoever decodes. */
+static bool is_ours(const struct job *j)
+{
+    return j->dec->direct && j->header.sof <= FL_SOF_EXTENDED && j->req->origin_x == 0 &&
+           j->req->origin_y == 0 && (j->header.components == 3 || j->header.components == 1) &&
+           (j->header.colour != FL_JPEG_RGB || j->req->channels == 3);
+}
+
+static bool inside(const struct job *j)
+{
+    const struct fl_rect *b = &j->req->crop.box;
+
+    return b->x + b->w <= (int32_t)j->header.width && b->y + b->h <= (int32_t)j->header.height;
+}
+
+int fl_jpeg_decode_slice(struct fl_jpeg_decoder *dec, const struct fl_jpeg_slice *slice,
+                         const struct fl_jpeg_request *req, FlError *err)
+{
+    const struct fl_frame *f = &slice->table->frame;
+    struct job j = {
+        .dec = dec, .req = req, .slice = slice, .header = { .width = f->width, .height = f->height }
+    };
+    const struct fl_crop *c = &req->crop;
+
+    if (!dec->direct)
+        return fl_jpeg_refuse(err, FL_ERR(ENOTSUP), "slices go through libjpeg-turbo here",
+                              UINT64_MAX);
+    j.scale = fl_resize_scale(c->box.w, c->box.h, c->rw, c->rh, req->exact);
+    if (!valid_request(req, j.scale) || !inside(&j))
+        return fl_jpeg_refuse(err, FL_ERR(EINVAL), "the view asked for is not one", UINT64_MAX);
+    return run_own(&j, err);
 }
 
 int fl_jpeg_decode(struct fl_jpeg_decoder *dec, const uint8_t *data, size_t len,
@@ -373,12 +473,13 @@ int fl_jpeg_decode(struct fl_jpeg_decoder *dec, const uint8_t *data, size_t len,
     if (!valid_request(req, j.scale))
         return fl_jpeg_refuse(err, FL_ERR(EINVAL), "the view asked for is not one", UINT64_MAX);
     r = fl_jpeg_check(data, len, &j.header, &dec->limits, req->tolerate, err);
-    r = r ? r : run(&j, err);
+    if (!r && (!is_ours(&j) || !inside(&j) || run_own(&j, err)))
+        r = run(&j, err);
     if (r || !info)
         return r;
     info->header = j.header;
     info->scale = j.scale;
-    info->warnings = (int)dec->engine.codec.mgr.num_warnings;
-    snprintf(info->warning, sizeof(info->warning), "%s", dec->engine.codec.message);
+    info->warnings = j.own ? 0 : (int)dec->engine.codec.mgr.num_warnings;
+    snprintf(info->warning, sizeof(info->warning), "%s", j.own ? "" : dec->engine.codec.message);
     return 0;
 }

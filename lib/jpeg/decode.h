@@ -13,6 +13,7 @@
 
 #include "rect.h"
 #include "jpeg/header.h"
+#include "jpeg/slice.h"
 #include "kernels/kernels.h"
 
 struct fl_jpeg_limits {
@@ -44,7 +45,16 @@ struct fl_jpeg_request {
     uint8_t orientation;        // 1..8: turn the result upright; 0 is 1
     uint8_t *
         dst; // first pixel of the result: window.w x window.h, or the reverse from orientation 5 on
-    ptrdiff_t stride; // bytes from one row of the result to the next
+    ptrdiff_t stride;              // bytes from one row of the result to the next
+    struct fl_slice_bytes entries; // blob of a whole file's entry points (jpeg/entry.h), or empty
+};
+
+/* What was read of a sliced JPEG: the row groups of a range that covers the view at its scale. */
+struct fl_jpeg_slice {
+    const struct fl_slice_table *table;
+    const struct fl_slice_range *range;
+    const struct fl_slice_bytes *headers; // FL_SLICE_HEADERS of them
+    const uint8_t *bytes;                 // range->length, their checksums compared
 };
 
 struct fl_jpeg_info {
@@ -64,6 +74,12 @@ struct fl_jpeg_info {
  * a failure. info may be NULL. `data` is read only. */
 int fl_jpeg_decode(struct fl_jpeg_decoder *dec, const uint8_t *data, size_t len,
                    const struct fl_jpeg_request *req, FlError *err, struct fl_jpeg_info *info);
+
+/* The same from a slice, straight from its row groups: crop is in the frame of the whole picture, origin
+ * and tolerate are not looked at. FL_ERR(ENOTSUP): take the slice's JPEG, fl_slice_cut(), to
+ * fl_jpeg_decode(); it gives the same pixels. */
+int fl_jpeg_decode_slice(struct fl_jpeg_decoder *dec, const struct fl_jpeg_slice *slice,
+                         const struct fl_jpeg_request *req, FlError *err);
 
 /* Name and version of the codec for the statistics, "libjpeg-turbo 2.1.5". Static string. */
 const char *fl_jpeg_codec(void);

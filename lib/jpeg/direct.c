@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 
-struct fl_direct *fl_direct_new(size_t max_memory, enum fl_cpu most)
+struct fl_direct *fl_direct_new(size_t reserve, size_t max_memory, enum fl_cpu most)
 {
     struct fl_direct *d = aligned_alloc(64, (sizeof(*d) + 63) / 64 * 64);
 
@@ -16,7 +16,16 @@ struct fl_direct *fl_direct_new(size_t max_memory, enum fl_cpu most)
     memset(d, 0, sizeof(*d));
     d->ops = fl_pixel_ops_get(most);
     d->max_memory = max_memory;
+    if (reserve && fl_slice_memory_reserve(&d->memory, reserve)) {
+        free(d);
+        return NULL;
+    }
     return d;
+}
+
+bool fl_direct_is_fast(void)
+{
+    return fl_pixel_ops_get(FL_CPU_BEST) != &fl_pixel_ops_c;
 }
 
 void fl_direct_free(struct fl_direct *d)

@@ -7,6 +7,7 @@
 #ifndef FL_JPEG_DIRECT_H
 #define FL_JPEG_DIRECT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,10 +29,13 @@ struct fl_direct_view {
     int channels; // 3: RGB; 1: Y
 };
 
-/* max_memory: bytes that it may hold; 0: no limit. Best version for this CPU, but no better than `most`.
- * Returns NULL: out of memory. */
-struct fl_direct *fl_direct_new(size_t max_memory, enum fl_cpu most);
+/* reserve: bytes for pictures taken now; max_memory: bytes that it may hold; 0: no limit. Best version for
+ * this CPU, but no better than `most`. Returns NULL: out of memory. */
+struct fl_direct *fl_direct_new(size_t reserve, size_t max_memory, enum fl_cpu most);
 void fl_direct_free(struct fl_direct *d); // NULL is fine
+
+/* Is there more than plain C for this CPU? If not, libjpeg-turbo's vector code is the faster one. */
+bool fl_direct_is_fast(void);
 
 /* Bytes held now. */
 size_t fl_direct_bytes(const struct fl_direct *d);

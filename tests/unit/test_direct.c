@@ -6,6 +6,7 @@
 #include <dirent.h>
 
 #include "base/rng.h"
+#include "jpeg/decode.h"
 #include "jpeg/direct.h"
 #include "jpeg/pixels.h"
 #include "jpeg/slice.h"
@@ -252,7 +253,7 @@ static void versions(void)
 static void refusals(void)
 {
     const struct fl_direct_view v = { { 0, 0, 8, 8 }, 8, 3 };
-    struct fl_direct *small = fl_direct_new(1000, FL_CPU_BEST);
+    struct fl_direct *small = fl_direct_new(0, 1000, FL_CPU_BEST);
     FlError err;
     size_t len;
     uint8_t *jpeg = encode(64, 64, 0, ENCODE_PROGRESSIVE, &len);
@@ -377,6 +378,59 @@ static void no_entries(void)
     free(jpeg);
 }
 
+/* Resized views: from a slice, from the file, and from the file by libjpeg alone (tolerate asks for nothing
+ * else, but an origin of a cut slice does). */
+static void views(void)
+{
+    struct fl_jpeg_decoder *dec;
+    struct fl_rng rng;
+
+    t_case("views");
+    fl_rng_init(&rng, 8, 0, 0, FL_RNG_USER, 0);
+    T_EQ(fl_jpeg_decoder_new(&dec, NULL, NULL), 0);
+    for (int i = 0; i < 60; i++) {
+        const int sampling = i % 6, w = 40 + 30 * (i % 7), h = 30 + 25 * (i % 5);
+        uint8_t out[3][48 * 40 * 3], *cut;
+        struct fl_jpeg_slice part;
+        struct fl_slice_range r;
+        struct sliced s;
+        size_t len, cap, cut_len;
+        FlError err = { 0 };
+        uint8_t *jpeg = encode(w, h, sampling, 0, &len);
+        T_OK(slice(jpeg, len, 0, &s));
+        struct fl_jpeg_request req = {
+            .crop = { .box = draw(&rng, w, h), .rw = 48, .rh = 40, .flip = i & 1 },
+            .exact = i & 2,
+            .channels = i % 4 ? 3 : 1,
+            .orientation = 1,
+            .stride = 48 * 3,
+        };
+        req.crop.window =
+            i % 3 ? (struct fl_rect){ 0, 0, 48, 40 } : (struct fl_rect){ 7, 5, 20, 18 };
+        const int scale = fl_resize_scale(req.crop.box.w, req.crop.box.h, 48, 40, req.exact);
+        memset(out, 0, sizeof(out));
+        T_EQ(fl_slice_range(&s.table, req.crop.box, scale, &r), 0);
+        part = (struct fl_jpeg_slice){ &s.table, &r, s.headers, s.file + r.offset };
+        req.dst = out[0];
+        const int code = fl_jpeg_decode_slice(dec, &part, &req, &err);
+        T_OK(code == 0 || (code == FL_ERR(ENOTSUP) && !fl_direct_is_fast()));
+        req.dst = out[1];
+        T_EQ(fl_jpeg_decode(dec, jpeg, len, &req, &err, NULL), 0);
+        cap = fl_slice_cut_bytes(&r, s.headers);
+        cut = malloc(cap);
+        T_EQ(fl_slice_cut(&s.table, &r, s.headers, s.file + r.offset, cut, cap, &cut_len, &err), 0);
+        req.dst = out[2];
+        req.origin_x = r.rect.x;
+        req.origin_y = r.rect.y;
+        T_EQ(fl_jpeg_decode(dec, cut, cut_len, &req, &err, NULL), 0);
+        T_OK(code || !memcmp(out[0], out[1], sizeof(out[0])));
+        T_OK(!memcmp(out[2], out[1], sizeof(out[0])));
+        free(cut);
+        free(jpeg);
+    }
+    fl_jpeg_decoder_free(dec);
+}
+
 static void photos(void)
 {
     const char *shared = getenv("FL_TEST_SHARED");
@@ -411,14 +465,15 @@ static void photos(void)
 int main(void)
 {
     slicer = fl_slicer_new();
-    directs[0] = fl_direct_new(0, FL_CPU_C);
-    directs[1] = fl_direct_new(0, FL_CPU_BEST);
+    directs[0] = fl_direct_new(0, 0, FL_CPU_C);
+    directs[1] = fl_direct_new(0, 0, FL_CPU_BEST);
     versions();
     every_sampling();
     channels();
     refusals();
     damage();
     no_entries();
+    views();
     hostile_entries();
     photos();
     fl_direct_free(directs[0]);
