@@ -9,6 +9,7 @@
 
 #include "cli.h"
 #include "commands.h"
+#include "lines.h"
 
 enum { MAX_WARNINGS = 20 };
 
@@ -95,7 +96,8 @@ static int shard(const char *src, const char *dst, FlDatasetOptions from, FlShar
 
 int command_shard(int argc, char **argv)
 {
-    const char *args[2], *part = NULL;
+    const char *args[2], *part = NULL, *classes = NULL;
+    struct lines list = { 0 };
     bool quiet = false;
     FlDatasetOptions from = FL_DATASET_OPTIONS_DEFAULT;
     FlShardOptions opt = FL_SHARD_OPTIONS_DEFAULT;
@@ -120,10 +122,12 @@ int command_shard(int argc, char **argv)
         CLI_OPTION("threads", CLI_INT, &opt.n_threads, "0: as many as the process may use (0)",
                    .min = 0, .max = 1024),
         CLI_OPTION("overwrite", CLI_FLAG, &opt.overwrite, "replace a dataset at TARGET"),
-        CLI_OPTION("allow-empty-classes", CLI_FLAG, &from.allow_empty_classes,
-                   "a class folder without files keeps its label"),
+        CLI_OPTION("classes", CLI_STRING, &classes,
+                   "class folders in label order, one a line; default: sorted", .arg = "FILE"),
+        CLI_OPTION("allow-empty", CLI_FLAG, &from.allow_empty_classes,
+                   "a class folder without pictures keeps its label; default: error"),
         CLI_OPTION("keep-sidecars", CLI_FLAG, &from.keep_sidecars,
-                   "take files like ._x and .DS_Store as data"),
+                   "take ._x, .DS_Store, Thumbs.db and the like for data"),
         CLI_OPTION("quiet", CLI_FLAG, &quiet, "no progress"),
     };
     const struct cli cli = {
@@ -144,6 +148,13 @@ int command_shard(int argc, char **argv)
 
     if (parsed < 0)
         return cli_exit(parsed);
-    const int wrong = parse_part(part, &opt);
-    return wrong ? wrong : shard(args[0], args[1], from, opt, quiet);
+    if (parse_part(part, &opt))
+        return 2;
+    if (classes && lines_read(&list, classes))
+        return cli_failed("shard", "%s cannot be read, or has no line in it", classes);
+    from.classes = list.lines;
+    from.n_classes = list.n;
+    const int code = shard(args[0], args[1], from, opt, quiet);
+    lines_free(&list);
+    return code;
 }

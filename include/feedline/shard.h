@@ -11,7 +11,7 @@ typedef struct FlShardOptions {
     uint64_t shard_bytes;  ///< size of a shard in planned bytes, exceeded by less than one sample; 0: 256 MiB.
                            ///< Planned are the tar members of the source as they are (a picture that
                            ///< max_side shrinks: times its share of pixels), so that no part needs the others;
-                           ///< sliced JPEG comes out about 1% smaller
+                           ///< sliced JPEG is within about 1% of that, from progressive files about 6% larger
     uint64_t seed;         ///< of the shuffle; default 0
     bool no_shuffle;       ///< keep the source's order; default: global shuffle
     bool no_slice;         ///< keep JPEG bytes as they are; default: rewrite losslessly as sliced JPEG

@@ -107,6 +107,12 @@ check "the same as in one step" bash -c "cat $work/a/*.tar | cmp - <(cat $work/s
 check "slicing twice changes nothing" shard "$work/sliced" "$work/twice" $size --no-shuffle
 check "the same samples" bash -c "diff <(cat $work/sliced/*.tar | tar -xOif - | cksum) <(cat $work/twice/*.tar | tar -xOif - | cksum)"
 
+# ---- labels by a list ----
+printf 'class002\nclass000\nclass001\n' >"$work/classes.txt"
+check "class list" shard "$work/copy" "$work/listed" --classes "$work/classes.txt" --no-slice
+check "labels by the list" grep -q '{"label": 0, "name": "class002", "samples": 14}' "$work/listed/dataset.json"
+refuses 1 "cannot be read" shard "$work/copy" "$work/e" --classes "$work/no.txt"
+
 # ---- lossy ----
 check "max side" shard "$work/src" "$work/small" --max-side 64 --quality 80
 check "much smaller" test "$(stat -c %s "$work/small/shard-000000.tar")" -lt 400000
