@@ -160,6 +160,31 @@ static int normalize(struct fl_device *dev, const struct fl_device_slot *slot, u
     return dev->ops->normalize(&n, dev->work_stream);
 }
 
+static bool empty(const struct fl_device_job *job, unsigned column, int64_t row)
+{
+    return !job->valid[row] || (job->absent && job->absent(job->cookie, column, row));
+}
+
+/* Zero in u8 is not zero once it is normalised. */
+static int clear_rows(struct fl_device *dev, const struct fl_device_slot *slot,
+                      const struct fl_device_job *job, unsigned i)
+{
+    const struct fl_device_column *c = &dev->cfg.columns[i];
+    const uint64_t row_bytes = fl_device_picture(c) * fl_dtype_bytes(c->dtype);
+    int e = 0;
+
+    for (int64_t from = 0, to; from < job->rows && !e; from = to) {
+        const bool clear = empty(job, i, from);
+
+        for (to = from + 1; to < job->rows && clear == empty(job, i, to); to++)
+            ;
+        if (clear)
+            e = dev->ops->zero((uint8_t *)slot->view.column[i] + (uint64_t)from * row_bytes,
+                               (uint64_t)(to - from) * row_bytes, dev->work_stream);
+    }
+    return e;
+}
+
 int fl_device_finish(struct fl_device *dev, const struct fl_device_job *job)
 {
     struct fl_device_scope scope;
@@ -169,9 +194,14 @@ int fl_device_finish(struct fl_device *dev, const struct fl_device_job *job)
 
     if (e)
         return e;
-    for (unsigned i = 0; i < dev->cfg.n_columns && !e; i++)
-        if (fl_device_staged(&dev->cfg.columns[i]) && job->rows)
+    for (unsigned i = 0; i < dev->cfg.n_columns && !e; i++) {
+        if (dev->cfg.columns[i].op != FL_DEVICE_IMAGE || !job->rows)
+            continue;
+        if (fl_device_staged(&dev->cfg.columns[i]))
             e = normalize(dev, slot, i, job->rows);
+        if (!e)
+            e = clear_rows(dev, slot, job, i);
+    }
     if (!e)
         e = dev->ops->event_record(slot->ready, dev->work_stream);
     if (!e)

@@ -50,12 +50,11 @@ struct fl_device_column {
     int32_t height, width, channels; // channels 1 or 3
     FlDtype dtype;                   // FL_U8, FL_F32, FL_F16, FL_BF16
     FlLayout layout;
-    const void
-        *table; // {channels, 256} elements of dtype: what the host kernels write for each value of
-    // each channel, so that both sides are bit-equal. Copied. FL_U8: NULL, pixels as they are
-    float mean[3],
-        std[3]; // what the table was made from, so that kernels may compute where that gives
-                // the table's bits. std[0] 0: they look up
+    // {channels, 256} elements of dtype: what the host kernels write for each value of each channel, so
+    // that both sides are bit-equal. Copied. FL_U8: NULL, the pixels as they are
+    const void *table;
+    // What the table was made from: the kernels compute where that gives its bits. std[0] 0: they look up
+    float mean[3], std[3];
 };
 
 struct fl_device_cfg {
@@ -71,9 +70,11 @@ struct fl_device_cfg {
     const struct fl_gpu_ops *ops; // NULL: the build's own; tests bring a recording one
 };
 
-/* One batch on its way. bytes: of FL_DEVICE_COPY columns, <= capacity; images ignore it. skip: for
- * images, 1 for each row that is decoded on the device and so not copied; NULL: all rows come from
- * the host. */
+/* One batch on its way.
+ * bytes: of FL_DEVICE_COPY columns, <= capacity; images ignore it. skip: for images, 1 for each row that
+ * is decoded on the device and so not copied; NULL: all rows come from the host. Rows of images that are
+ * not valid become zeros in their final form, as on the host; absent (may be NULL) tells of others, of
+ * valid rows without this field. */
 struct fl_device_job {
     unsigned host_slot, device_slot;
     int64_t rows;                    // <= max_rows
@@ -81,6 +82,8 @@ struct fl_device_job {
     uint64_t bytes[FL_MAX_COLUMNS];
     const uint8_t *skip[FL_MAX_COLUMNS];
     const uint8_t *valid; // {rows}; copied to the device too
+    bool (*absent)(const void *cookie, unsigned column, int64_t row);
+    const void *cookie;
 };
 
 /* Where a filled slot's columns lie on the device; the same for the whole life of the stage. */

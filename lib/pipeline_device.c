@@ -127,15 +127,26 @@ static void copy_notes(const struct fl_settings *s, struct fl_output *to,
             memcpy(to->offsets[c], from->offsets[c], (rows + 1) * sizeof(int64_t));
 }
 
+/* An optional field that a good sample does not have. */
+static bool absent(const void *cookie, unsigned column, int64_t row)
+{
+    const struct fl_slot *slot = cookie;
+
+    return !slot->samples[row].fields[column].present;
+}
+
 static int copy_slot(struct fl_pipeline *p, struct fl_slot *slot, struct fl_output *out)
 {
     const struct fl_settings *s = p->settings;
     struct fl_device_job job = { .host_slot = slot->out.index,
                                  .device_slot = out->index,
                                  .rows = slot->out.plan.rows,
-                                 .valid = slot->out.valid };
+                                 .valid = slot->out.valid,
+                                 .cookie = slot };
 
     for (unsigned c = 0; c < s->n_columns; c++) {
+        if (s->columns[c].cfg.optional)
+            job.absent = absent;
         const int64_t *offsets = slot->out.offsets[c];
         job.src[c] = slot->out.columns[c];
         job.bytes[c] =

@@ -276,6 +276,11 @@ static int cuda_copy(void *dst, const void *src, size_t bytes, void *stream)
     return code(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, stream));
 }
 
+static int cuda_zero(void *dst, size_t bytes, void *stream)
+{
+    return code(cudaMemsetAsync(dst, 0, bytes, stream));
+}
+
 static const char *cuda_error_text(int e)
 {
     return cudaGetErrorString((cudaError_t)e);
@@ -305,6 +310,7 @@ static const struct fl_gpu_ops ops = {
     .event_sync = cuda_event_sync,
     .event_elapsed = cuda_event_elapsed,
     .copy = cuda_copy,
+    .zero = cuda_zero,
     .normalize = fl_gpu_normalize,
     .error_text = cuda_error_text,
 };

@@ -65,6 +65,7 @@ struct fl_gpu_ops {
     int (*event_elapsed)(float *ms, void *from, void *to);
 
     int (*copy)(void *dst, const void *src, size_t bytes, void *stream); // host to device
+    int (*zero)(void *dst, size_t bytes, void *stream);
     int (*normalize)(const struct fl_gpu_normalize *n, void *stream);
     const char *(*error_text)(int code);
 };

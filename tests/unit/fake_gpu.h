@@ -19,7 +19,7 @@ struct fake_event {
     uint64_t recorded, done;
 };
 
-enum fake_kind { FAKE_COPY, FAKE_RECORD, FAKE_WAIT, FAKE_NORMALIZE, FAKE_CALL };
+enum fake_kind { FAKE_COPY, FAKE_ZERO, FAKE_RECORD, FAKE_WAIT, FAKE_NORMALIZE, FAKE_CALL };
 
 struct fake_op {
     enum fake_kind kind;
@@ -89,6 +89,9 @@ static inline void fake_step(struct fake_stream *s)
     switch (op->kind) {
     case FAKE_COPY:
         memcpy(op->dst, op->src, op->bytes);
+        break;
+    case FAKE_ZERO:
+        memset(op->dst, 0, op->bytes);
         break;
     case FAKE_RECORD:
         if (op->event->done < op->version)
@@ -365,6 +368,19 @@ static int fake_copy(void *dst, const void *src, size_t bytes, void *stream)
     return 0;
 }
 
+static int fake_zero(void *dst, size_t bytes, void *stream)
+{
+    const int e = fake_fails();
+
+    if (e)
+        return e;
+    struct fake_op *op = fake_push(stream);
+    op->kind = FAKE_ZERO;
+    op->dst = dst;
+    op->bytes = bytes;
+    return 0;
+}
+
 static int fake_normalize(const struct fl_gpu_normalize *n, void *stream)
 {
     const int e = fake_fails();
@@ -407,6 +423,7 @@ static const struct fl_gpu_ops fake_ops = {
     .event_sync = fake_event_sync,
     .event_elapsed = fake_event_elapsed,
     .copy = fake_copy,
+    .zero = fake_zero,
     .normalize = fake_normalize,
     .error_text = fake_error_text,
 };

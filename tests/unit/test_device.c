@@ -89,8 +89,9 @@ static void look(void *arg)
         s->wrong += s->view.valid[r] != ((s->batch + r) % 3 != 0);
         for (int p = 0; p < H * W; p++)
             for (int c = 0; c < 3; c++)
-                s->wrong += out[(r * 3 + c) * H * W + p] !=
-                            table[c][pixel(s->batch, (r * H * W + p) * 3 + c)];
+                s->wrong +=
+                    out[(r * 3 + c) * H * W + p] !=
+                    (s->view.valid[r] ? table[c][pixel(s->batch, (r * H * W + p) * 3 + c)] : 0);
     }
 }
 
@@ -186,6 +187,39 @@ static void test_held(void)
     T_EQ(fl_device_wait_copied(dev, 1, INT64_MAX), 0);
     T_EQ(fl_device_wait_ready(dev, 0, INT64_MAX), 0);
     T_EQ(fl_device_is_ready(dev, 0), 1);
+    fl_device_close(&dev);
+    fake_check_clean();
+}
+
+static bool second_is_absent(const void *cookie, unsigned column, int64_t row)
+{
+    return column == *(const unsigned *)cookie && row == 1;
+}
+
+/* A valid row without the field is zeros too, in its final form. */
+static void test_absent(void)
+{
+    static struct host host;
+    struct fl_device *dev = NULL;
+    const struct fl_device_cfg cfg = small_cfg();
+    const unsigned column = 0;
+    struct fl_device_view view;
+
+    t_case("absent field");
+    fill(&host, 3);
+    fake_reset(5);
+    T_EQ(fl_device_open(&dev, &cfg), 0);
+    struct fl_device_job job = job_of(&host, 0, 0);
+    memset(host.valid, 1, ROWS);
+    job.absent = second_is_absent;
+    job.cookie = &column;
+    T_EQ(fl_device_copy(dev, &job), 0);
+    T_EQ(fl_device_wait_ready(dev, 0, INT64_MAX), 0);
+    fl_device_view(dev, 0, &view);
+    const uint16_t *out = view.column[0];
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < PICTURE; i++)
+            T_EQ(out[r * PICTURE + i] == 0, r == 1); // no entry of the table is 0
     fl_device_close(&dev);
     fake_check_clean();
 }
@@ -380,6 +414,7 @@ int main(void)
     t_case("an edge left out");
     test_stream(3, true);
     test_held();
+    test_absent();
     test_skip();
     test_capture();
     test_pin();
