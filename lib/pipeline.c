@@ -113,8 +113,6 @@ static int start_threads(struct fl_pipeline *p)
     char name[20]; // cut to 15 by the kernel
     int err = 0;
 
-    if (!p->n_workers)
-        return 0;
     for (; p->n_started < p->n_workers && !err; p->n_started += !err) {
         snprintf(name, sizeof(name), "fl-work-%u", p->n_started);
         err = fl_thread_start(&p->workers[p->n_started].thread, name, fl_work_run,
@@ -124,7 +122,7 @@ static int start_threads(struct fl_pipeline *p)
         err = fl_thread_start(&p->device_thread, "fl-device", fl_upload_run, p);
         p->device_started = !err;
     }
-    if (!err) {
+    if (!err && p->n_workers) {
         err = fl_thread_start(&p->feeder, "fl-feed", fl_feed_run, p);
         p->feeder_started = !err;
     }
@@ -210,7 +208,8 @@ void fl_pipeline_close(struct fl_pipeline *p)
     if (p->read && !fl_read_close(&p->read)) // inline, or the threads never started
         p->pool->poisoned = true;
     if (p->device)
-        fl_device_stop(p->device);
+        fl_device_stop(p->device); // waits for what was issued
+    fl_gpu_decode_close(p);
     for (unsigned i = 0; p->workers && i < (p->n_workers ? p->n_workers : 1); i++)
         fl_decode_close(&p->workers[i].decode);
     free(p->workers);
@@ -272,7 +271,7 @@ static void memory_stats(const struct fl_pipeline *p, FlLoaderStats *out)
         return;
     fl_device_stats(p->device, &dev);
     out->pinned_bytes = dev.pinned_bytes;
-    out->device_bytes = dev.device_bytes;
+    out->device_bytes = dev.device_bytes + fl_gpu_decode_device_bytes(p);
     out->h2d_seconds = dev.h2d_seconds;
     out->kernel_seconds = dev.kernel_seconds;
     out->stages[FL_STAGE_DEVICE].bytes = dev.h2d_bytes;
@@ -305,7 +304,8 @@ void fl_pipeline_stats(struct fl_pipeline *p, FlLoaderStats *out)
     out->stages[FL_STAGE_DECODE].threads = (int32_t)p->n_started;
     out->stages[FL_STAGE_DEVICE].threads = p->device_started;
     out->n_workers = (int32_t)p->n_workers;
-    out->decoded_cpu = out->stages[FL_STAGE_DECODE].items;
+    out->decoded_gpu = fl_gpu_decode_count(p);
+    out->decoded_cpu = out->stages[FL_STAGE_DECODE].items - out->decoded_gpu;
     snprintf(out->codec, sizeof(out->codec), "%s", fl_jpeg_codec());
     memory_stats(p, out);
     limiting(out);

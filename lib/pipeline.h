@@ -25,6 +25,7 @@
 #include "device.h"
 #include "plan.h"
 #include "queue.h"
+#include "request.h"
 #include "read.h"
 #include "sequence.h"
 #include "settings.h"
@@ -52,7 +53,8 @@ struct fl_pipeline {
     pthread_mutex_t log_lock;
     struct fl_pool *pool;
     struct fl_read *read;
-    struct fl_device *device; // NULL for host batches
+    struct fl_device *device;  // NULL for host batches
+    struct fl_gpu_decode *gpu; // NULL: pictures are decoded on the CPU
     struct fl_plan plan;
     struct fl_queue queue;
     struct fl_worker *workers; // n_workers, or the one of the inline mode
@@ -125,6 +127,31 @@ void fl_work_complete(struct fl_pipeline *p, struct fl_slot *slot);
 
 int fl_upload_open(struct fl_pipeline *p);
 void *fl_upload_run(void *pipeline); // thread body
+
+/* ---- pipeline_gpu.c, or pipeline_no_gpu.c in a build without CUDA -------------------------------- */
+
+#define FL_GPU_LANES 2 // batches in the GPU decoder at the same time
+
+/* After the device stage. Sets p->gpu if pictures are to be decoded there. */
+int fl_gpu_decode_open(struct fl_pipeline *p);
+void fl_gpu_decode_close(struct fl_pipeline *p);
+
+int64_t fl_gpu_decode_count(const struct fl_pipeline *p); // pictures so far
+uint64_t fl_gpu_decode_device_bytes(const struct fl_pipeline *p);
+
+/* Decide which columns of a sample the GPU decodes (s->on_gpu), and get them ready. May set s->err. */
+void fl_gpu_decode_prepare(struct fl_pipeline *p, struct fl_sample *s);
+
+/* fl_device_copy() of a batch with such samples: fills job->skip. The lane is free again after settle. */
+int fl_gpu_decode_submit(struct fl_pipeline *p, struct fl_slot *slot, struct fl_device_job *job,
+                         unsigned lane);
+
+/* The batch's work has ended: decode on the CPU what the GPU found damaged. True: rows of the host slot or
+ * of its mask changed, submit it once more. */
+bool fl_gpu_decode_settle(struct fl_pipeline *p, struct fl_slot *slot, unsigned lane);
+
+/* Give back the read memory that the slot's samples still hold. */
+void fl_gpu_decode_release(struct fl_pipeline *p, struct fl_slot *slot);
 
 /* ---- pipeline_next.c ------------------------------------------------------------------------- */
 

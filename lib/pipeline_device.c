@@ -9,6 +9,14 @@
 
 #define POLL_NS 100000000 // a wait for the device looks at `stop` this often
 
+/* A batch between its host slot and its device slot. */
+struct trip {
+    struct fl_slot *slot;
+    struct fl_output *out;
+    unsigned lane; // of the GPU decoder
+    int64_t began;
+};
+
 static int acquire_output(struct fl_output *out, void *stream)
 {
     return fl_device_acquire(out->pool->device, out->index, stream);
@@ -82,7 +90,6 @@ static int open_device(struct fl_pipeline *p)
 
 int fl_upload_open(struct fl_pipeline *p)
 {
-    const struct fl_io_region arena = fl_read_arena(p->read);
     struct fl_pool *pool = p->pool;
     struct fl_device_view view;
     int err = open_device(p);
@@ -94,7 +101,6 @@ int fl_upload_open(struct fl_pipeline *p)
     pool->record_output = record_output;
     pool->release_output = release_output;
     pool->close_device = close_device;
-    (void)arena; // compressed bytes do not travel: only slots are pinned
     if ((err = fl_device_pin(p->device, pool->columns.base, pool->columns.bytes)))
         return err;
     for (unsigned i = 0; i < pool->n_outputs; i++) {
@@ -103,7 +109,7 @@ int fl_upload_open(struct fl_pipeline *p)
             pool->outputs[i].columns[c] = view.column[c];
         pool->outputs[i].device_valid = view.valid;
     }
-    return 0;
+    return fl_gpu_decode_open(p);
 }
 
 /* What the consumer is told of a batch stays on the host. */
@@ -135,11 +141,12 @@ static bool absent(const void *cookie, unsigned column, int64_t row)
     return !slot->samples[row].fields[column].present;
 }
 
-static int copy_slot(struct fl_pipeline *p, struct fl_slot *slot, struct fl_output *out)
+static int copy_slot(struct fl_pipeline *p, const struct trip *t)
 {
     const struct fl_settings *s = p->settings;
+    struct fl_slot *slot = t->slot;
     struct fl_device_job job = { .host_slot = slot->out.index,
-                                 .device_slot = out->index,
+                                 .device_slot = t->out->index,
                                  .rows = slot->out.plan.rows,
                                  .valid = slot->out.valid,
                                  .cookie = slot };
@@ -152,8 +159,7 @@ static int copy_slot(struct fl_pipeline *p, struct fl_slot *slot, struct fl_outp
         job.bytes[c] =
             offsets ? (uint64_t)offsets[job.rows] : (uint64_t)job.rows * s->columns[c].row_bytes;
     }
-    copy_notes(s, out, &slot->out);
-    return fl_device_copy(p->device, &job);
+    return p->gpu ? fl_gpu_decode_submit(p, slot, &job, t->lane) : fl_device_copy(p->device, &job);
 }
 
 /* The next batch in order, if it is filled, and a free device slot. Under the lock. */
@@ -172,59 +178,122 @@ static bool find_work(struct fl_pipeline *p, struct fl_slot **slot, struct fl_ou
     return *slot && *out;
 }
 
-/* Copy one batch. The lock is held at entry and at return, not in between. */
-static int upload(struct fl_pipeline *p, struct fl_slot *slot, struct fl_output *out)
+/* Wait on the device, looking at `stop` now and then. Returns 0, FL_ERR(ECANCELED), or its failure. */
+static int wait_device(struct fl_pipeline *p, int (*wait)(struct fl_device *, unsigned, int64_t),
+                       unsigned i)
 {
-    struct fl_pool *pool = p->pool;
     int err;
 
-    slot->out.state = FL_SLOT_COPYING;
-    out->state = FL_SLOT_FILLING;
-    p->upload_seq++;
-    pthread_mutex_unlock(&pool->lock);
-    const int64_t t0 = fl_now_ns();
-    err = copy_slot(p, slot, out);
-    pthread_mutex_lock(&pool->lock);
-    out->ready_at = fl_now_ns();
-    out->state = err ? FL_SLOT_FREE : FL_SLOT_READY;
-    pthread_cond_broadcast(&pool->ready);
-    pthread_mutex_unlock(&pool->lock);
-    // The host slot is free once its bytes have left it.
-    while (!err && (err = fl_device_wait_copied(p->device, slot->out.index,
-                                                fl_now_ns() + POLL_NS)) == FL_ERR(ETIMEDOUT))
-        err = atomic_load_explicit(&p->stop, memory_order_acquire) ? FL_ERR(ECANCELED) : 0;
-    fl_meter_add(&p->meters[FL_STAGE_DEVICE].busy, fl_now_ns() - t0);
-    fl_meter_add(&p->meters[FL_STAGE_DEVICE].items, 1);
-    pthread_mutex_lock(&pool->lock);
+    while ((err = wait(p->device, i, fl_now_ns() + POLL_NS)) == FL_ERR(ETIMEDOUT))
+        if (atomic_load_explicit(&p->stop, memory_order_acquire))
+            return FL_ERR(ECANCELED);
+    return err;
+}
+
+/* Hand a batch to the consumer; under the lock. */
+static void publish(struct fl_pipeline *p, const struct trip *t, int err)
+{
+    t->out->ready_at = fl_now_ns();
+    t->out->state = err ? FL_SLOT_FREE : FL_SLOT_READY;
+    pthread_cond_broadcast(&p->pool->ready);
+}
+
+/* The host slot may be filled again; under the lock. */
+static void free_slot(struct fl_pipeline *p, struct fl_slot *slot)
+{
     slot->out.state = FL_SLOT_FREE;
     fl_read_wake(p->read);
-    pthread_cond_broadcast(&pool->ready); // a seek waits for copies to end
+    pthread_cond_broadcast(&p->pool->ready); // a seek waits for copies to end
+}
+
+/* Send one batch on its way. The lock is held at entry and at return, not in between. */
+static int begin_trip(struct fl_pipeline *p, struct trip *t)
+{
+    t->slot->out.state = FL_SLOT_COPYING;
+    t->out->state = FL_SLOT_FILLING;
+    p->upload_seq++;
+    pthread_mutex_unlock(&p->pool->lock);
+    t->began = fl_now_ns();
+    const int err = copy_slot(p, t);
+    copy_notes(p->settings, t->out, &t->slot->out);
+    pthread_mutex_lock(&p->pool->lock);
+    // A batch whose pictures the GPU decodes is handed out when their errors are known.
+    if (!p->gpu || err)
+        publish(p, t, err);
+    return err;
+}
+
+/* See a batch through: its host slot is free when the bytes have left it, or when the GPU decoder is
+ * through with its pictures. The lock as above. */
+static int end_trip(struct fl_pipeline *p, struct trip *t)
+{
+    int err;
+
+    pthread_mutex_unlock(&p->pool->lock);
+    if (p->gpu) {
+        err = wait_device(p, fl_device_wait_ready, t->out->index);
+        if (!err && fl_gpu_decode_settle(p, t->slot, t->lane) && !(err = copy_slot(p, t))) {
+            copy_notes(p->settings, t->out, &t->slot->out);
+            err = wait_device(p, fl_device_wait_ready, t->out->index);
+        }
+        if (err != FL_ERR(ECANCELED)) // else the device may still be reading: closing frees it all
+            fl_gpu_decode_release(p, t->slot);
+    } else {
+        err = wait_device(p, fl_device_wait_copied, t->slot->out.index);
+    }
+    fl_meter_add(&p->meters[FL_STAGE_DEVICE].busy, fl_now_ns() - t->began);
+    fl_meter_add(&p->meters[FL_STAGE_DEVICE].items, 1);
+    pthread_mutex_lock(&p->pool->lock);
+    if (p->gpu)
+        publish(p, t, err);
+    free_slot(p, t->slot);
     return err == FL_ERR(ECANCELED) ? 0 : err;
+}
+
+/* One turn of the device thread, under the lock. Returns the device's failure. */
+static int turn(struct fl_pipeline *p, struct trip trips[FL_GPU_LANES], unsigned *first,
+                unsigned *n)
+{
+    struct trip next = { .lane = (*first + *n) % FL_GPU_LANES };
+    const unsigned most = p->gpu ? FL_GPU_LANES : 1;
+    int err = 0;
+
+    if (*n < most && find_work(p, &next.slot, &next.out)) {
+        err = begin_trip(p, &next);
+        trips[(*first + (*n)++) % FL_GPU_LANES] = next;
+        if (err || *n < most)
+            return err; // is there one more that can go along?
+    }
+    if (*n) {
+        err = end_trip(p, &trips[*first]);
+        *first = (*first + 1) % FL_GPU_LANES;
+        (*n)--;
+        return err;
+    }
+    const int64_t t0 = fl_now_ns();
+    pthread_cond_wait(&p->pool->ready, &p->pool->lock);
+    fl_meter_add(next.slot ? &p->meters[FL_STAGE_DEVICE].wait_out
+                           : &p->meters[FL_STAGE_DEVICE].wait_in,
+                 fl_now_ns() - t0);
+    return 0;
 }
 
 void *fl_upload_run(void *arg)
 {
     struct fl_pipeline *p = arg;
-    struct fl_pool *pool = p->pool;
-    struct fl_slot *slot;
-    struct fl_output *out;
+    struct trip trips[FL_GPU_LANES] = { { 0 } };
+    unsigned first = 0, n = 0;
 
-    pthread_mutex_lock(&pool->lock);
+    pthread_mutex_lock(&p->pool->lock);
     while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
-        if (find_work(p, &slot, &out)) {
-            if (upload(p, slot, out)) {
-                p->fatal = *fl_last_error();
-                pthread_cond_broadcast(&pool->ready);
-                break;
-            }
-            continue;
+        if (turn(p, trips, &first, &n)) {
+            p->fatal = *fl_last_error();
+            pthread_cond_broadcast(&p->pool->ready);
+            break;
         }
-        const int64_t t0 = fl_now_ns();
-        pthread_cond_wait(&pool->ready, &pool->lock);
-        fl_meter_add(slot ? &p->meters[FL_STAGE_DEVICE].wait_out
-                          : &p->meters[FL_STAGE_DEVICE].wait_in,
-                     fl_now_ns() - t0);
     }
-    pthread_mutex_unlock(&pool->lock);
+    for (; n; n--, first = (first + 1) % FL_GPU_LANES)
+        free_slot(p, trips[first].slot); // a seek must not wait for what will never end
+    pthread_mutex_unlock(&p->pool->lock);
     return NULL;
 }

@@ -261,8 +261,11 @@ void fl_feed_seek(struct fl_pipeline *p, const struct fl_cursor *to)
     while (copying(pool))
         pthread_cond_wait(&pool->ready, &pool->lock);
     for (unsigned i = 0; i < pool->n_slots; i++)
-        if (pool->slots[i].out.state != FL_SLOT_HELD)
+        if (pool->slots[i].out.state != FL_SLOT_HELD) {
+            if (pool->slots[i].out.state != FL_SLOT_FREE)
+                fl_gpu_decode_release(p, &pool->slots[i]);
             pool->slots[i].out.state = FL_SLOT_FREE;
+        }
     for (unsigned i = 0; pool->outputs && i < pool->n_outputs; i++)
         if (pool->outputs[i].state == FL_SLOT_READY)
             pool->outputs[i].state = FL_SLOT_FREE;

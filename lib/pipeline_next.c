@@ -86,9 +86,9 @@ static int judge(struct fl_pipeline *p, const struct fl_output *out)
     return 0;
 }
 
-/* Inline: do the feeder's and the worker's part until the wanted batch is there. The pool's lock is
- * not held. */
-static int pump(struct fl_pipeline *p)
+/* Inline: one turn of the feeder's and the worker's part. The pool's lock is not held. False: there was
+ * nothing to do. */
+static bool pump(struct fl_pipeline *p)
 {
     struct fl_sample *s = fl_queue_try_pop(&p->queue);
     int err = 0;
@@ -106,7 +106,7 @@ static int pump(struct fl_pipeline *p)
         p->fatal = *fl_last_error();
         pthread_mutex_unlock(&p->pool->lock);
     }
-    return err;
+    return s != NULL || fl_read_pending(p->read);
 }
 
 /* Reasons not to go on waiting. Under the lock. */
@@ -150,8 +150,11 @@ static int wait_ready(struct fl_pipeline *p, int64_t deadline, struct fl_output 
             return err;
         if (!p->n_workers) {
             pthread_mutex_unlock(&p->pool->lock);
-            pump(p);
+            const bool idle = !pump(p);
             pthread_mutex_lock(&p->pool->lock);
+            // With a device the batch may be on its way there already.
+            if (idle && p->device && !find_ready(p))
+                fl_cond_wait_until(&p->pool->ready, &p->pool->lock, fl_now_ns() + 1000000);
             continue;
         }
         int64_t until = deadline;

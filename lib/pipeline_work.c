@@ -47,9 +47,11 @@ void fl_work_sample(struct fl_worker *w, struct fl_sample *s)
     }
     for (unsigned i = 0; i < s->n_reads && !s->err.code; i++)
         fl_read_settle(&s->reads[i]);
+    fl_gpu_decode_prepare(p, s);
     if (!s->err.code)
         fl_decode_sample(&w->decode, s, rows, lengths);
-    if (s->n_reads)
+    s->keeps_reads = s->n_reads && s->on_gpu && !s->err.code;
+    if (s->n_reads && !s->keeps_reads)
         fl_read_release(s);
     fl_meter_add(&p->meters[FL_STAGE_DECODE].busy, fl_now_ns() - t0);
     fl_meter_add(&p->meters[FL_STAGE_DECODE].items, 1);

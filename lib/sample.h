@@ -73,6 +73,8 @@ struct fl_sample {
     unsigned reads_left;    // private to the read stage
     struct fl_sample *next; // private to whoever holds the sample: queues link through it
 
+    uint32_t on_gpu;  // columns, as bits, that the GPU decodes
+    bool keeps_reads; // its read memory is released when the GPU is through with it
     unsigned n_fields;
     struct fl_sample_field *fields; // one for each column
 

@@ -282,9 +282,14 @@ static int resolve_memory(struct fl_settings *s)
     if (c->host_slots < 0 || c->host_slots > 64 || c->device_slots < 0 || c->device_slots > 64)
         return INVALID("host_slots %d or device_slots %d is outside 0 to 64", c->host_slots,
                        c->device_slots);
-    s->n_slots = c->host_slots ? (unsigned)c->host_slots : 3;
+    // A batch that the GPU decodes stays in its slots until its errors are known: one or two more.
+    bool gpu = false;
+    for (unsigned i = 0; i < s->n_columns; i++)
+        gpu |=
+            c->device.type == FL_DEVICE_CUDA && c->decode != FL_DECODE_CPU && s->columns[i].sliced;
+    c->device_slots = c->device_slots ? c->device_slots : gpu ? 4 : 2;
+    s->n_slots = c->host_slots ? (unsigned)c->host_slots : gpu ? 5 : 3;
     c->host_slots = (int32_t)s->n_slots;
-    c->device_slots = c->device_slots ? c->device_slots : 2;
     field_bytes(s, &mean, &largest);
     s->block = mean > 0 ? (int64_t)ceil((double)c->block_bytes / mean) : 1;
     for (unsigned k = 0; k < s->n_parts; k++)
@@ -292,7 +297,7 @@ static int resolve_memory(struct fl_settings *s)
     s->read_bytes = c->read_bytes;
     if (s->read_bytes)
         return 0;
-    double want = 2 * mean * (double)c->batch_size;
+    double want = (gpu ? s->n_slots : 2) * mean * (double)c->batch_size;
     want = want > (double)GIB ? (double)GIB : want;
     s->read_bytes = want > 64.0 * MIB ? (uint64_t)want : 64 * MIB;
     s->read_bytes = s->read_bytes > largest ? s->read_bytes : largest;

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JPEG on the GPU inside the whole loader: the bytes of a batch do not tell where its pictures were decoded. */
+#define _GNU_SOURCE
+#include "gpu_test.h"
+
+#include <feedline/feedline.h>
+
+#include "unit/make_set.h"
+
+enum { N = 149 };
+
+static cudaStream_t stream;
+
+static FlDataset *open_set(const char *path)
+{
+    FlDataset *ds = NULL;
+
+    if (fl_dataset_open(&ds, path, NULL)) {
+        fprintf(stderr, "%s\n", fl_last_error()->message);
+        exit(1);
+    }
+    return ds;
+}
+
+static const struct {
+    const char *name;
+    FlImage image;
+    int64_t batch;
+} cases[] = {
+    { "uint8, random crop",
+      { .width = 48, .height = 40, .crop = FL_CROP_RANDOM_RESIZED, .flip = 0.5f },
+      16 },
+    { "bfloat16 NHWC, random crop",
+      { .width = 224,
+        .height = 224,
+        .crop = FL_CROP_RANDOM_RESIZED,
+        .flip = 0.5f,
+        .mean = FL_IMAGENET_MEAN,
+        .std = FL_IMAGENET_STD,
+        .dtype = FL_BF16 },
+      32 },
+    { "float32 NCHW, centre crop",
+      { .width = 33,
+        .height = 57,
+        .crop = FL_CROP_CENTER,
+        .mean = FL_IMAGENET_MEAN,
+        .std = FL_IMAGENET_STD,
+        .dtype = FL_F32,
+        .layout = FL_NCHW },
+      7 },
+    { "small: reduced DCT scales", { .width = 12, .height = 12, .crop = FL_CROP_NONE }, 50 },
+    { "grey, upright", { .width = 30, .height = 30, .channels = 1, .orient = true }, 20 },
+};
+
+/* Byte by byte, where the batches differ first: -1 nowhere. */
+static int64_t differs(const FlBatch *host, const FlBatch *device)
+{
+    const FlColumn *c = &host->columns[0];
+    size_t bytes = fl_dtype_bytes(c->dtype);
+    int64_t at = -1;
+
+    for (int i = 0; i < c->ndim; i++)
+        bytes *= (size_t)c->shape[i];
+    uint8_t *got = malloc(bytes);
+    G_CUDA(cudaMemcpyAsync(got, device->columns[0].data, bytes, cudaMemcpyDeviceToHost, stream));
+    G_CUDA(cudaStreamSynchronize(stream));
+    for (size_t i = 0; i < bytes && at < 0; i++)
+        if (got[i] != ((const uint8_t *)c->data)[i])
+            at = (int64_t)i;
+    free(got);
+    return at;
+}
+
+static void compare_loaders(FlLoader *host, FlLoader *device)
+{
+    for (int epochs = 0; epochs < 3;) {
+        FlBatch a = { 0 }, b = { 0 };
+        const int e = fl_loader_next(host, &a, NULL), f = fl_loader_next(device, &b, stream);
+        T_EQ(f, e);
+        if (f != e)
+            fprintf(stderr, "%s\n", fl_last_error()->message);
+        epochs += e == FL_EPOCH_END;
+        if ((e && e != FL_EPOCH_END) || f != e)
+            return;
+        if (e)
+            continue;
+        T_EQ(memcmp(a.ids, b.ids, (size_t)a.size * 8), 0);
+        T_EQ(differs(&a, &b), -1);
+        T_EQ(fl_batch_release(&a, NULL), 0);
+        T_EQ(fl_batch_release(&b, stream), 0);
+    }
+}
+
+static void test_set(const char *dir, int workers)
+{
+    FlDataset *ds = open_set(dir);
+
+    for (size_t i = 0; i < T_LEN(cases); i++) {
+        FlConfig cfg = FL_CONFIG_DEFAULT;
+        FlLoader *host = NULL, *device = NULL;
+        t_case(cases[i].name);
+        cfg.batch_size = cases[i].batch;
+        cfg.shuffle = FL_SHUFFLE_GLOBAL;
+        cfg.seed = 11;
+        cfg.n_workers = workers;
+        fl_config_image(&cfg, "jpg", &cases[i].image);
+        fl_config_label(&cfg, "cls");
+        T_EQ(fl_loader_open(&host, ds, &cfg), 0);
+        cfg.device = FL_CUDA(0);
+        cfg.decode = FL_DECODE_GPU;
+        if (fl_loader_open(&device, ds, &cfg)) {
+            T_STR(fl_last_error()->message, "");
+            exit(1);
+        }
+        compare_loaders(host, device);
+        FlLoaderStats st = { .struct_size = sizeof(st) };
+        T_EQ(fl_loader_stats(device, &st), 0);
+        T_OK(st.decoded_gpu > 0);
+        printf("%s: %lld on the GPU, %lld on the CPU\n", cases[i].name, (long long)st.decoded_gpu,
+               (long long)st.decoded_cpu);
+        fl_loader_close(&host);
+        fl_loader_close(&device);
+    }
+    fl_dataset_close(&ds);
+}
+
+/* A state saved in one is restored in the other, with batches in the decoder. */
+static void test_resume(const char *dir)
+{
+    FlDataset *ds = open_set(dir);
+    FlConfig cfg = FL_CONFIG_DEFAULT;
+    FlLoader *host = NULL, *device = NULL;
+    char state[FL_STATE_BYTES];
+    FlBatch b = { 0 };
+
+    t_case("resume");
+    cfg.batch_size = 9;
+    cfg.shuffle = FL_SHUFFLE_GLOBAL;
+    cfg.seed = 2;
+    cfg.n_workers = 2;
+    fl_config_image(&cfg, "jpg", &cases[0].image);
+    T_EQ(fl_loader_open(&host, ds, &cfg), 0);
+    cfg.device = FL_CUDA(0);
+    cfg.decode = FL_DECODE_GPU;
+    T_EQ(fl_loader_open(&device, ds, &cfg), 0);
+    for (int i = 0; i < 20; i++) {
+        if (!fl_loader_next(host, &b, NULL))
+            T_EQ(fl_batch_release(&b, NULL), 0);
+        const int n = fl_loader_state(host, state, sizeof(state));
+        T_EQ(fl_loader_restore(device, state, (size_t)n, false), 0);
+    }
+    compare_loaders(host, device);
+    fl_loader_close(&host);
+    fl_loader_close(&device);
+    fl_dataset_close(&ds);
+}
+
+int main(void)
+{
+    char dir[256], sliced[300], photos[512];
+    const FlShardOptions opt = { .struct_size = sizeof(opt) };
+    const char *shared = getenv("FL_TEST_SHARED");
+
+    g_require();
+    G_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    ms_temp(dir, sizeof(dir), "decode");
+    ms_tar(dir, N, -1);
+    snprintf(sliced, sizeof(sliced), "%s/sliced", dir);
+    FlDataset *ds = open_set(dir);
+    T_EQ(fl_shard(ds, sliced, &opt, NULL), 0);
+    test_set(sliced, 3);
+    test_set(sliced, 0);
+    test_resume(sliced);
+
+    t_case("nothing to decode on the GPU");
+    FlConfig cfg = FL_CONFIG_DEFAULT;
+    FlLoader *l = NULL;
+    cfg.batch_size = 4;
+    cfg.device = FL_CUDA(0);
+    cfg.decode = FL_DECODE_GPU;
+    fl_config_image(&cfg, "jpg", &cases[0].image);
+    T_EQ(fl_loader_open(&l, ds, &cfg), FL_ERR(EINVAL));
+    T_HAS(fl_last_error()->message, "feedline shard");
+    fl_dataset_close(&ds);
+
+    snprintf(photos, sizeof(photos), "%s/photos-sharded", shared ? shared : ".");
+    if (!access(photos, R_OK))
+        test_set(photos, 8);
+    else
+        printf("no sharded photos at %s: not tried on them\n", photos);
+    ms_remove(dir);
+    return t_done();
+}
