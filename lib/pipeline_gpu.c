@@ -310,8 +310,8 @@ static bool settle_row(struct fl_pipeline *p, struct fl_slot *slot, int64_t row,
 {
     struct fl_sample *s = &slot->samples[row];
 
-    fl_log(&p->log, FL_LOG_DEBUG, "the GPU gave sample %lld back: %s", (long long)s->id,
-           fl_gpu_jpeg_flag_text(flags));
+    fl_log(&p->log, FL_LOG_DEBUG, "the GPU gave sample %lld back, flags %#x", (long long)s->id,
+           flags);
     fall_back(p, s);
     if (!s->err.code)
         return true;
