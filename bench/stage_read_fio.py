@@ -16,10 +16,10 @@ import sys
 
 K = 1024
 CASES = {  # name: (block, fio's rw, bytes of a run)
-    "seq-1M": (1024 * K, "read", 1024),
-    "rand-512K": (512 * K, "randread", 1024),
-    "rand-128K": (128 * K, "randread", 1024),
-    "rand-16K": (16 * K, "randread", 384),
+    "seq-1M": (1024 * K, "read", 2048),
+    "rand-512K": (512 * K, "randread", 2048),
+    "rand-128K": (128 * K, "randread", 2048),
+    "rand-16K": (16 * K, "randread", 512),
     "rand-4K": (4 * K, "randread", 160),
 }
 

@@ -258,7 +258,7 @@ static bool find_room(struct fl_ring *a, size_t bytes, size_t align, size_t *beg
         return *pos + bytes <= a->tail;
     // Most of the lap is idle: its front, used a moment ago, is still in the caches.
     const bool fits = *pos + bytes <= a->slab.bytes;
-    const bool early = *pos + bytes > a->lap && a->tail >= a->lap / 2;
+    const bool early = *pos + bytes > a->lap && a->used <= a->head / 2;
     if (fits && !early)
         return true;
     if (bytes <= a->tail) {
