@@ -19,6 +19,12 @@
 
 enum { ANY_ARG = -1 };
 
+#ifdef FL_HAVE_URING
+static const bool built_with_uring = true;
+#else
+static const bool built_with_uring = false;
+#endif
+
 /* Answer `nr` with errno `err`; arg >= 0: only where the low 32 bits of that argument, masked, equal `value`. */
 struct refusal {
     long nr;
@@ -464,11 +470,13 @@ int main(int argc, char **argv)
     // In /tmp, where a user who is nobody may read too.
     fx_make(&fx, "/tmp", FX_FILES, 0);
     chmod(fx.dir, 0755);
-    in_child("io_uring_setup: EPERM", setup_eperm, &fx);
-    in_child("io_uring_setup: ENOSYS", setup_enosys, &fx);
-    in_child("io_uring_setup: ENOMEM", setup_enomem, &fx);
-    in_child("io_uring_enter: EPERM", enter_eperm, &fx);
-    in_child("nothing can be registered", register_refused, &fx);
+    if (built_with_uring) {
+        in_child("io_uring_setup: EPERM", setup_eperm, &fx);
+        in_child("io_uring_setup: ENOSYS", setup_enosys, &fx);
+        in_child("io_uring_setup: ENOMEM", setup_enomem, &fx);
+        in_child("io_uring_enter: EPERM", enter_eperm, &fx);
+        in_child("nothing can be registered", register_refused, &fx);
+    }
     in_child("O_DIRECT refused at open", direct_refused_at_open, &fx);
     in_child("a bad place on the drive", bad_sector, &fx);
     in_child("no cachestat", no_cachestat, &fx);
