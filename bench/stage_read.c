@@ -6,7 +6,8 @@
  *
  *     --block BYTES        every sample is one block (128K); suffixes K, M, G
  *     --sizes FILE         a sample's bytes from this list, one a line, as members of a tar shard
- *     --order seq|random   (random)
+ *     --order random|seq|block     (random)
+ *     --order-block BYTES --window N   of the block order (256K, 64); --around BYTES: read pieces of so many bytes and keep them
  *     --total BYTES        to read (all of the files once)
  *     --depth N --bytes N --coalesce N --gap N --threads N     as in struct fl_read_cfg
  *     --io auto|uring|pread|memory   --direct auto|on|off   --no-register   --inline
@@ -49,7 +50,9 @@ struct bench {
     uint64_t block, total;
     uint32_t *sizes;
     size_t n_sizes;
-    bool sequential, cold, warm, json;
+    uint64_t total_spans, order_block, window;
+    enum { ORDER_RANDOM, ORDER_SEQ, ORDER_BLOCK } order;
+    bool cold, warm, json;
     struct fl_read_cfg cfg;
     struct fl_io_faults faults;
     struct span *spans;
@@ -137,9 +140,15 @@ static bool parse_number(struct bench *b, const char *name, const char *value)
         uint64_t *large;
         unsigned *small;
     } numbers[] = {
-        { "--block", &b->block, NULL },     { "--total", &b->total, NULL },
-        { "--bytes", &c->bytes, NULL },     { "--coalesce", &c->coalesce, NULL },
-        { "--gap", &c->gap, NULL },         { "--depth", NULL, &c->depth },
+        { "--block", &b->block, NULL },
+        { "--total", &b->total, NULL },
+        { "--bytes", &c->bytes, NULL },
+        { "--coalesce", &c->coalesce, NULL },
+        { "--gap", &c->gap, NULL },
+        { "--around", &c->around, NULL },
+        { "--order-block", &b->order_block, NULL },
+        { "--window", &b->window, NULL },
+        { "--depth", NULL, &c->depth },
         { "--threads", NULL, &c->threads },
     };
 
@@ -171,7 +180,7 @@ static bool parse_flag(struct bench *b, const char *name)
 
 static void parse(struct bench *b, int argc, char **argv)
 {
-    static const char *const orders[] = { "random", "seq", NULL };
+    static const char *const orders[] = { "random", "seq", "block", NULL };
     static const char *const directs[] = { "auto", "on", "off", NULL };
 
     for (int i = 1; i < argc; i++) {
@@ -187,7 +196,7 @@ static void parse(struct bench *b, int argc, char **argv)
         } else if (!strcmp(a, "--sizes")) {
             load_sizes(b, value), i++;
         } else if (!strcmp(a, "--order")) {
-            b->sequential = parse_word(a, value, orders), i++;
+            b->order = parse_word(a, value, orders), i++;
         } else if (!strcmp(a, "--direct")) {
             b->cfg.direct = (FlSwitch)parse_word(a, value, directs), i++;
         } else if (!strcmp(a, "--io")) {
@@ -231,6 +240,43 @@ static void add_span(struct bench *b, uint32_t file, uint64_t offset, uint32_t l
     b->spans[b->n_spans++] = (struct span){ file, length, offset };
 }
 
+static void shuffle(struct span *spans, size_t n, struct fl_rng *r)
+{
+    for (size_t i = n - 1; n && i; i--) {
+        const size_t j = (size_t)fl_rng_below(r, i + 1);
+        const struct span t = spans[i];
+        spans[i] = spans[j];
+        spans[j] = t;
+    }
+}
+
+/* As FL_SHUFFLE_BLOCK: blocks of neighbours in random order, shuffled in windows of so many blocks. */
+static void shuffle_blocks(struct bench *b, struct fl_rng *r)
+{
+    const uint64_t mean = b->total_spans / b->n_spans + 1;
+    const size_t size = (size_t)(b->order_block / mean) + 1, blocks = b->n_spans / size;
+    struct span *out = malloc(b->n_spans * sizeof(*out));
+    size_t *order = malloc(blocks * sizeof(*order));
+
+    if (!out || !order || !blocks)
+        die("--order block", blocks ? "out of memory" : "fewer samples than one block");
+    for (size_t i = 0; i < blocks; i++)
+        order[i] = i;
+    for (size_t i = blocks - 1; i; i--) {
+        const size_t j = (size_t)fl_rng_below(r, i + 1), t = order[i];
+        order[i] = order[j];
+        order[j] = t;
+    }
+    for (size_t i = 0; i < blocks; i++)
+        memcpy(out + i * size, b->spans + order[i] * size, size * sizeof(*out));
+    for (size_t i = 0; i < blocks; i += b->window)
+        shuffle(out + i * size, size * (i + b->window < blocks ? b->window : blocks - i), r);
+    b->n_spans = blocks * size;
+    memcpy(b->spans, out, b->n_spans * sizeof(*out));
+    free(order);
+    free(out);
+}
+
 /* As a sharder lays them out: header and content of the picture, header and content of its label. */
 static void make_spans(struct bench *b)
 {
@@ -257,12 +303,12 @@ static void make_spans(struct bench *b)
         die("files", "too small for one sample");
     struct fl_rng r;
     fl_rng_init(&r, 1, 0, 0, FL_RNG_ORDER, 0);
-    for (size_t i = b->n_spans - 1; !b->sequential && i; i--) {
-        const size_t j = (size_t)fl_rng_below(&r, i + 1);
-        const struct span t = b->spans[i];
-        b->spans[i] = b->spans[j];
-        b->spans[j] = t;
-    }
+    for (size_t i = 0; i < b->n_spans; i++)
+        b->total_spans += b->spans[i].length;
+    if (b->order == ORDER_RANDOM)
+        shuffle(b->spans, b->n_spans, &r);
+    else if (b->order == ORDER_BLOCK)
+        shuffle_blocks(b, &r);
 }
 
 static int container(void *ctx, uint32_t id, struct fl_container *out, FlError *err)
@@ -369,15 +415,14 @@ int main(int argc, char **argv)
     struct result result = { 0 };
 
     b.block = 128 << 10;
+    b.order_block = 256 << 10;
+    b.window = 64;
     b.cfg.numa_node = -1;
     parse(&b, argc, argv);
     for (uint32_t i = 0; i < b.n_files; i++)
         prepare_file(&b, &b.files[i]);
     make_spans(&b);
-    uint64_t all = 0;
-    for (size_t i = 0; i < b.n_spans; i++)
-        all += b.spans[i].length;
-    b.total = b.total ? b.total : all;
+    b.total = b.total ? b.total : b.total_spans;
     b.cfg.source =
         (struct fl_read_source){ .ctx = &b, .n_containers = b.n_files, .container = container };
     run(&b, &result);

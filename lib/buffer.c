@@ -288,6 +288,7 @@ struct fl_block *fl_ring_alloc(struct fl_ring *a, size_t bytes, size_t align)
     b->begin = begin;
     b->ring_bytes = pos - begin + bytes;
     atomic_store_explicit(&b->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&b->kept, false, memory_order_relaxed);
     a->count++;
     a->allocated += b->ring_bytes + BLOCK_WEIGHT;
     a->head = pos + bytes;
@@ -303,7 +304,8 @@ bool fl_ring_grow(struct fl_ring *a, struct fl_block *b, size_t bytes)
 {
     const size_t at = (size_t)(b->data - a->slab.base), more = bytes - b->bytes;
 
-    if (at + bytes > (a->wrapped ? a->tail : a->slab.bytes) ||
+    if (b != &a->blocks[(a->first + a->count - 1) & (a->n_blocks - 1)] ||
+        at + bytes > (a->wrapped ? a->tail : a->slab.bytes) ||
         at / FL_PIECE_BYTES != (at + bytes - 1) / FL_PIECE_BYTES)
         return false;
     ASAN_UNPOISON_MEMORY_REGION(b->data + b->bytes, more);
@@ -383,6 +385,12 @@ bool fl_ring_want(struct fl_ring *a, size_t bytes)
     return false;
 }
 
+static void wake_owner(struct fl_ring *a)
+{
+    if (atomic_exchange(&a->wake_at, UINT64_MAX) != UINT64_MAX && a->wake)
+        a->wake(a->wake_ctx);
+}
+
 void fl_block_put(struct fl_block *b)
 {
     if (!b)
@@ -390,12 +398,17 @@ void fl_block_put(struct fl_block *b)
     // Before the count falls: afterwards the block may be another one's.
     struct fl_ring *a = b->ring;
     const uint64_t weight = b->ring_bytes + BLOCK_WEIGHT;
-    // Release: this holder's reads of the bytes come before their reuse (fl_ring_reclaim).
-    if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
+    const bool kept = atomic_load_explicit(&b->kept, memory_order_relaxed);
+    // Release: this holder's reads of the bytes come before their reuse (fl_ring_reclaim). Sequentially consistent for
+    // the handshake of kept blocks: the owner asks for a wake-up and then looks at the count.
+    const uint32_t before = atomic_fetch_sub(&b->refs, 1);
+    if (before == 2 && kept) { // now the owner alone has it, and can let go
+        if (atomic_load(&a->wake_at) != UINT64_MAX)
+            wake_owner(a);
         return;
-    const uint64_t freed = atomic_fetch_add(&a->freed, weight) + weight;
-    if (freed < atomic_load(&a->wake_at))
+    }
+    if (before != 1)
         return;
-    if (atomic_exchange(&a->wake_at, UINT64_MAX) != UINT64_MAX && a->wake)
-        a->wake(a->wake_ctx);
+    if (atomic_fetch_add(&a->freed, weight) + weight >= atomic_load(&a->wake_at))
+        wake_owner(a);
 }

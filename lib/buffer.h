@@ -60,6 +60,7 @@ struct fl_block {
     size_t begin;      // where its part of the ring begins: data, or what was skipped to align it
     size_t ring_bytes; // bytes and what was skipped
     struct fl_ring *ring;
+    _Atomic bool kept; // the owner holds it for later users: the last other holder matters too
 };
 
 /* One owner thread allocates, grows, undoes and reclaims; fl_block_put() from any thread. No lock.
@@ -106,7 +107,7 @@ uint32_t fl_ring_blocks(size_t bytes);
  * will be. Owner only. */
 struct fl_block *fl_ring_alloc(struct fl_ring *a, size_t bytes, size_t align);
 
-/* Make the newest block longer in place. False: no room behind it. Owner only. */
+/* Make a block longer in place. False: no room behind it, or it is not the newest. Owner only. */
 bool fl_ring_grow(struct fl_ring *a, struct fl_block *b, size_t bytes);
 
 struct fl_ring_mark fl_ring_mark(const struct fl_ring *a);
@@ -121,6 +122,12 @@ void fl_ring_reclaim(struct fl_ring *a);
 /* Ask for one wake() when about `bytes` more have been freed (all that is in use, if that is less).
  * False: it has happened already, or nothing is in use. Owner only. */
 bool fl_ring_want(struct fl_ring *a, size_t bytes);
+
+/* The oldest block, NULL if there is none. Owner only. */
+static inline struct fl_block *fl_ring_tail(const struct fl_ring *a)
+{
+    return a->count ? &a->blocks[a->first] : NULL;
+}
 
 /* Place of a block in the ring of descriptors, 0 <= i < n_blocks: for tables beside it. */
 static inline uint32_t fl_block_index(const struct fl_ring *a, const struct fl_block *b)

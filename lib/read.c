@@ -32,6 +32,9 @@ static void resolve(struct fl_read_cfg *c)
     c->gap = c->gap ? c->gap : FL_READ_GAP;
     if (c->coalesce > c->bytes / 4) // several reads must fit, or the drive waits for the decoders
         c->coalesce = c->bytes / 4;
+    c->around = (c->around + 4095) / 4096 * 4096;
+    if (c->around > c->bytes / 16) // a whole neighbourhood must fit several times
+        c->around = c->bytes / 16 / 4096 * 4096;
     if (c->inline_reads)
         c->threads = 0;
     else if (!c->threads)
@@ -55,7 +58,7 @@ static uint64_t table_bytes(const struct fl_read_cfg *c)
     const struct fl_files_cfg f = files_cfg(c);
 
     return sizeof(struct fl_read) + fl_ring_blocks(c->bytes) * sizeof(struct fl_extent) +
-           c->depth * sizeof(struct fl_read_op) + fl_files_bytes(&f);
+           c->depth * sizeof(struct fl_read_op) + fl_files_bytes(&f) + fl_granule_bytes(c);
 }
 
 uint64_t fl_read_bytes(const struct fl_read_cfg *cfg)
@@ -172,6 +175,7 @@ static bool read_free(struct fl_read *r, bool drained)
     pthread_mutex_destroy(&r->io_lock);
     fl_budget_give(r->cfg.budget, r->table_bytes);
     fl_ring_close(&r->arena);
+    fl_granule_close(r);
     free(r->extents);
     free(r->op_table);
     free(r);
@@ -193,6 +197,9 @@ static int open_parts(struct fl_read *r)
     r->op_table = calloc(c->depth, sizeof(*r->op_table));
     if (!r->extents || !r->op_table)
         return fl_err(FL_ERR(ENOMEM), FL_STAGE_READ, "no memory for the tables of the read stage");
+    err = fl_granule_open(r);
+    if (err)
+        return err;
     files.set = set_file;
     files.set_ctx = r;
     err = fl_files_open(&r->files, &files);

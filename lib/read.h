@@ -40,6 +40,9 @@ struct fl_read_cfg {
     uint64_t coalesce; // longest read that serves several requests; 0: 1 MiB; 1: do not coalesce
     uint64_t gap; // bytes between two requests worth reading rather than starting another read; 0:
                   // 16 KiB
+    uint64_t
+        around; // shorter requests are read with what surrounds them, in aligned pieces of so many bytes, kept for
+    // others while there is room: for orders that stay in a neighbourhood (FL_SHUFFLE_BLOCK); 0: not
     unsigned threads;  // of the pread backend; 0: automatic
     bool inline_reads; // no thread of our own: pread in the caller's thread, inside fl_read_wait()
     bool no_register;  // no registered files and buffers

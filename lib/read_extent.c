@@ -44,17 +44,11 @@ void fl_read_fail(struct fl_read *r, struct fl_read_req *req, int code, uint64_t
     s->err.position = s->position;
 }
 
-/* What a plan may have changed, to take it back. */
-struct undo {
-    struct fl_ring_mark mark;
-    struct fl_extent *open, open_copy;
-    uint32_t open_refs;
-    struct fl_extent *ready, **ready_end; // extents that the plan completed, not yet in the queue
-};
-
-static void undo_begin(struct fl_read *r, struct undo *u)
+static void undo_begin(struct fl_read *r, struct fl_read_undo *u)
 {
-    *u = (struct undo){ .mark = fl_ring_mark(&r->arena), .open = r->open };
+    *u = (struct fl_read_undo){ .mark = fl_ring_mark(&r->arena),
+                                .open = r->open,
+                                .used_granules = r->used_granules };
     u->ready_end = &u->ready;
     if (r->open) {
         u->open_copy = *r->open;
@@ -62,8 +56,9 @@ static void undo_begin(struct fl_read *r, struct undo *u)
     }
 }
 
-static void undo_all(struct fl_read *r, struct undo *u)
+static void undo_all(struct fl_read *r, struct fl_read_undo *u)
 {
+    fl_granule_undo(r, u);
     // Extents made by this plan: each holds its file once.
     for (struct fl_extent *x = u->ready; x; x = x->next)
         if (x != u->open)
@@ -79,14 +74,18 @@ static void undo_all(struct fl_read *r, struct undo *u)
     fl_ring_undo(&r->arena, &u->mark);
 }
 
-/* The open extent is complete; the plan keeps it until all of the sample has found room. */
-static void set_aside(struct fl_read *r, struct undo *u)
+void fl_extent_set_aside(struct fl_read_undo *u, struct fl_extent *x)
 {
-    if (!r->open)
-        return;
-    r->open->next = NULL;
-    *u->ready_end = r->open;
-    u->ready_end = &r->open->next;
+    x->next = NULL;
+    *u->ready_end = x;
+    u->ready_end = &x->next;
+}
+
+/* Nothing more joins the open extent. */
+static void set_open_aside(struct fl_read *r, struct fl_read_undo *u)
+{
+    if (r->open)
+        fl_extent_set_aside(u, r->open);
     r->open = NULL;
 }
 
@@ -104,7 +103,7 @@ void fl_extent_close_open(struct fl_read *r)
     r->open = NULL;
 }
 
-static void attach(struct fl_extent *x, struct fl_read_req *req)
+void fl_extent_attach(struct fl_extent *x, struct fl_read_req *req)
 {
     req->next = NULL;
     *x->reqs_end = req;
@@ -131,12 +130,12 @@ static bool coalesce(struct fl_read *r, struct fl_file *file, struct fl_read_req
             return false;
         x->end = end;
     }
-    attach(x, req);
+    fl_extent_attach(x, req);
     return true;
 }
 
-static struct fl_extent *new_extent(struct fl_read *r, struct fl_block *b, struct fl_file *file,
-                                    uint64_t start, uint64_t end, uint8_t *mem)
+static struct fl_extent *fill_extent(struct fl_read *r, struct fl_block *b, struct fl_file *file,
+                                     uint64_t start, uint64_t end, uint8_t *mem)
 {
     struct fl_extent *x = &r->extents[fl_block_index(&r->arena, b)];
 
@@ -145,6 +144,18 @@ static struct fl_extent *new_extent(struct fl_read *r, struct fl_block *b, struc
     };
     x->reqs_end = &x->reqs;
     return x;
+}
+
+struct fl_extent *fl_extent_new(struct fl_read *r, struct fl_file *file, uint64_t start,
+                                uint64_t end)
+{
+    // Whole pages make shorter lists for the drive; small records would waste too much by it.
+    const size_t align = end - start >= 32768    ? 4096
+                         : file->mem_align > 512 ? file->mem_align
+                                                 : 512;
+    struct fl_block *b = fl_ring_alloc(&r->arena, (size_t)(end - start), align);
+
+    return b ? fill_extent(r, b, file, start, end, b->data) : NULL;
 }
 
 /* Bytes that may be read to req->dst as it stands, 0: it must go through the arena. */
@@ -157,38 +168,40 @@ static uint64_t fits_dst(const struct fl_file *file, const struct fl_read_req *r
     return bytes <= req->dst_size ? bytes : 0;
 }
 
-/* 0, or -EAGAIN: no room. Takes over the caller's hold on the file. */
-static int place(struct fl_read *r, struct undo *u, struct fl_file *file, struct fl_read_req *req)
+/* 1: the request waits for a read, 0: its bytes are there, -EAGAIN: no room. Takes over the caller's hold on the file
+ * unless there is no room. */
+static int place(struct fl_read *r, struct fl_read_undo *u, struct fl_file *file,
+                 struct fl_read_req *req)
 {
     const uint64_t direct = fits_dst(file, req);
-    struct fl_extent *x;
-    struct fl_block *b;
+    bool waits = true;
 
-    if (!direct && coalesce(r, file, req)) {
-        fl_files_put(&r->files, file); // the extent has its own
-        return 0;
+    if (!direct) {
+        const int code = fl_granule_place(r, u, file, req, &waits);
+        if (code)
+            return code < 0 ? code : waits;
+        if (coalesce(r, file, req)) {
+            fl_files_put(&r->files, file); // the extent has its own
+            return 1;
+        }
     }
-    set_aside(r, u);
+    set_open_aside(r, u);
+    struct fl_extent *x = NULL;
     if (direct) {
-        if (!(b = fl_ring_alloc(&r->arena, 0, 1)))
-            return -EAGAIN;
-        x = new_extent(r, b, file, req->offset, req->offset + direct, req->dst);
+        struct fl_block *b = fl_ring_alloc(&r->arena, 0, 1);
+        if (b)
+            x = fill_extent(r, b, file, req->offset, req->offset + direct, req->dst);
     } else {
-        const uint64_t start = align_down(req->offset, file->align);
-        const uint64_t end = align_up(req->offset + req->length, file->align);
-        // Whole pages make shorter lists for the drive; small records would waste too much by it.
-        const size_t align = end - start >= 32768    ? 4096
-                             : file->mem_align > 512 ? file->mem_align
-                                                     : 512;
-        if (!(b = fl_ring_alloc(&r->arena, (size_t)(end - start), align)))
-            return -EAGAIN;
-        x = new_extent(r, b, file, start, end, b->data);
+        x = fl_extent_new(r, file, align_down(req->offset, file->align),
+                          align_up(req->offset + req->length, file->align));
     }
+    if (!x)
+        return -EAGAIN;
     r->open = x;
-    attach(x, req);
+    fl_extent_attach(x, req);
     if (direct)
-        set_aside(r, u); // nothing can join it
-    return 0;
+        set_open_aside(r, u); // nothing can join it
+    return 1;
 }
 
 /* By container and offset, so that the fields of a sample can share a read whatever order they were
@@ -271,7 +284,8 @@ static int no_room(struct fl_read *r, struct fl_read_req *const *reqs, unsigned 
         return too_large(r, reqs, n);
     // Wake-ups cost more than they bring if they come for every sample that was released.
     const uint64_t some = r->arena.slab.bytes / 16;
-    r->wants_room = fl_ring_want(&r->arena, bytes > some ? bytes : some);
+    // With granules, what samples hold may be less than that: any of it then.
+    r->wants_room = fl_ring_want(&r->arena, r->used_granules ? 1 : bytes > some ? bytes : some);
     if (!r->wants_room)
         fl_read_wake(r); // freed meanwhile: the wait that follows must not sleep
     return -EAGAIN;
@@ -287,45 +301,69 @@ static int no_descriptor(struct fl_read *r, struct fl_read_req *req)
     return FL_ERR(EMFILE);
 }
 
-int fl_extent_plan(struct fl_read *r, struct fl_sample *s)
+/* One attempt. 0: all requests found room, *waiting of them wait for a read; -EAGAIN: no room, nothing has changed;
+ * -EMFILE: no descriptor now, likewise; FL_ERR(e): the sample's error is set, nothing else has changed. */
+static int plan_once(struct fl_read *r, struct fl_read_req *const *reqs, unsigned n,
+                     unsigned *waiting)
 {
-    struct fl_read_req *reqs[FL_MAX_COLUMNS];
+    struct fl_read_undo undo;
     struct fl_file *file;
-    struct undo undo;
-    uint64_t wanted = 0;
     int code = 0;
 
-    fl_ring_reclaim(&r->arena);
     undo_begin(r, &undo);
-    const unsigned n = sort_requests(s, reqs);
-    for (unsigned i = 0; i < n && !code; i++) {
+    *waiting = 0;
+    for (unsigned i = 0; i < n && code >= 0; i++) {
         code = get_file(r, reqs[i], &file);
-        if (!code && (code = place(r, &undo, file, reqs[i]))) {
+        if (code) {
+            code = code == -EAGAIN ? FL_ERR(EMFILE) : code;
+            break;
+        }
+        code = place(r, &undo, file, reqs[i]);
+        if (code < 0)
             fl_files_put(&r->files, file);
-            undo_all(r, &undo);
-            code = no_room(r, reqs, n);
-            goto failed;
-        }
-        wanted += reqs[i]->length;
+        else
+            *waiting += (unsigned)code;
     }
-    if (code) {
+    if (code < 0) {
         undo_all(r, &undo);
-        if (code == -EAGAIN)
-            code = no_descriptor(r, reqs[0]);
-    }
-failed:
-    if (code) {
-        for (unsigned i = 0; i < n; i++) {
-            reqs[i]->block = NULL;
-            reqs[i]->data = NULL;
-        }
         return code;
     }
     for (struct fl_extent *x = undo.ready, *next; x; x = next) {
         next = x->next;
         enqueue(r, x);
     }
-    s->reads_left = n;
+    return 0;
+}
+
+int fl_extent_plan(struct fl_read *r, struct fl_sample *s)
+{
+    struct fl_read_req *reqs[FL_MAX_COLUMNS];
+    uint64_t wanted = 0;
+    unsigned waiting;
+    int code;
+
+    fl_ring_reclaim(&r->arena);
+    const unsigned n = sort_requests(s, reqs);
+    for (;;) {
+        code = plan_once(r, reqs, n, &waiting);
+        if (code == FL_ERR(EMFILE) && !s->err.code)
+            code = no_descriptor(r, reqs[0]);
+        else if (code == -EAGAIN && !fl_granule_shed(r))
+            code = no_room(r, reqs, n);
+        else if (code == -EAGAIN)
+            continue;
+        // The wake-up was asked for; if granules alone hold the tail by now, it will not come.
+        if (code != -EAGAIN || !fl_granule_shed(r))
+            break;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        wanted += reqs[i]->length;
+        if (code)
+            reqs[i]->block = NULL, reqs[i]->data = NULL;
+    }
+    if (code)
+        return code;
+    s->reads_left = waiting;
     fl_count(&r->bytes_wanted, wanted);
     return 0;
 }
@@ -338,5 +376,7 @@ void fl_extent_finish(struct fl_read *r, struct fl_extent *x)
             fl_read_push_done(r, q->sample);
     }
     fl_files_put(&r->files, x->file);
-    fl_block_put(x->block);
+    struct fl_block *b = x->block;
+    fl_granule_finished(x);
+    fl_block_put(b);
 }

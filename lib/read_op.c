@@ -122,10 +122,11 @@ static void part_done(struct fl_read *r, struct fl_read_op *op)
 /* What is being read now will not come: tell whoever wanted a byte of it. */
 static void give_up(struct fl_read *r, struct fl_read_op *op, int code, const char *what)
 {
-    const struct fl_extent *x = op->extent;
+    struct fl_extent *x = op->extent;
     const uint64_t from = op->reached, to = op->target;
     uint64_t b, e;
 
+    fl_granule_flawed(r, x);
     // A read that serves several samples must not take all of them down: each by itself then.
     if (!op->split && x->n_reqs > 1) {
         op->split = true;
@@ -230,6 +231,8 @@ static void ended_early(struct fl_read *r, struct fl_read_op *op)
         if (overlap(op, q, op->reached, &b, &e) && b < op->target && e > need)
             need = e;
     if (need <= op->reached) {
+        if (op->reached < op->extent->file->size)
+            fl_granule_flawed(r, op->extent);
         part_done(r, op);
         return;
     }

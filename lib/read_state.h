@@ -33,7 +33,17 @@ struct fl_extent {
     unsigned ops;        // of these, not ended
     unsigned n_reqs;
     struct fl_read_req *reqs, **reqs_end;
-    struct fl_extent *next; // in the queue of extents with something to issue
+    struct fl_extent *next;     // in the queue of extents with something to issue
+    struct fl_granule *granule; // it is kept for requests to come; NULL: not, or no longer
+    bool finished;              // nothing left to read
+};
+
+/* A piece of a container that was read whole because others are likely to want of it (cfg.around). */
+struct fl_granule {
+    uint32_t container;
+    uint32_t hash_next;       // place + 1 in the same bucket, 0: none
+    uint64_t index;           // offset / around
+    struct fl_extent *extent; // NULL: let go
 };
 
 struct fl_read_op {
@@ -67,7 +77,10 @@ struct fl_read {
     struct fl_read_op *op_table, *op_free, *op_retry;
     unsigned n_ops, inflight, unkicked;
     struct fl_sample *done, **done_end;
-    unsigned pending;    // samples taken and not returned
+    struct fl_granule *granules; // a ring, in the order of their memory
+    uint32_t *granule_buckets;
+    uint32_t n_granules, first_granule, used_granules; // n_granules: a power of two, 0: no granules
+    unsigned pending;                                  // samples taken and not returned
     int64_t progress_ns; // when something last ended, or began while nothing was in flight
 
     char reason[288];
@@ -105,6 +118,51 @@ void fl_read_fail(struct fl_read *r, struct fl_read_req *req, int code, uint64_t
                   const char *what);
 
 void fl_read_push_done(struct fl_read *r, struct fl_sample *s);
+
+/* What a plan may have changed, to take it back: a sample finds room as a whole or not at all. */
+struct fl_read_undo {
+    struct fl_ring_mark mark;
+    struct fl_extent *open, open_copy;
+    uint32_t open_refs;
+    struct fl_extent *ready, **ready_end; // extents that the plan completed, not yet in the queue
+    uint32_t used_granules;
+    struct {
+        struct fl_extent *extent;
+        struct fl_read_req **reqs_end; // NULL: it was finished, the request was served at once
+    } joined[FL_MAX_COLUMNS];
+    unsigned n_joined;
+};
+
+/* Memory and an extent for start .. end; the caller's hold on the file goes over to it. NULL: no room. */
+struct fl_extent *fl_extent_new(struct fl_read *r, struct fl_file *file, uint64_t start,
+                                uint64_t end);
+
+/* Let the extent serve the request. */
+void fl_extent_attach(struct fl_extent *x, struct fl_read_req *req);
+
+/* Keep a completed extent of this plan until all of the sample has found room. */
+void fl_extent_set_aside(struct fl_read_undo *u, struct fl_extent *x);
+
+/* --- read_granule.c --- */
+
+int fl_granule_open(struct fl_read *r);
+void fl_granule_close(struct fl_read *r);
+uint64_t fl_granule_bytes(const struct fl_read_cfg *c);
+
+/* 1: the request is served by a granule; 0: it is none of their business; -EAGAIN: no room for a new one. Takes over
+ * the caller's hold on the file if it returns 1. *waits: the request will be served later. */
+int fl_granule_place(struct fl_read *r, struct fl_read_undo *u, struct fl_file *file,
+                     struct fl_read_req *req, bool *waits);
+void fl_granule_undo(struct fl_read *r, struct fl_read_undo *u);
+
+/* Let go of the oldest memory as far as granules alone hold it. False: nothing came of it. */
+bool fl_granule_shed(struct fl_read *r);
+
+/* A part of the extent will not be read for whoever comes now: nobody must join it any more. */
+void fl_granule_flawed(struct fl_read *r, struct fl_extent *x);
+
+/* All requests of the extent are served; those that come now are served at once. */
+void fl_granule_finished(struct fl_extent *x);
 
 /* --- read_op.c --- */
 

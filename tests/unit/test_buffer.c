@@ -99,6 +99,7 @@ static void test_arena_ring(void)
     fl_ring_reclaim(&a);
     T_OK((b[4] = fl_ring_alloc(&a, 15000, 512)) != NULL); // begins again at the front
     T_OK(b[4]->data == a.slab.base);
+    T_OK(!fl_ring_grow(&a, b[3], 15001)); // not the newest
     T_OK(!fl_ring_grow(&a, b[4], 40000)); // b[2] is in the way
     T_OK(fl_ring_grow(&a, b[4], 20000));
     for (int i = 2; i < 5; i++)

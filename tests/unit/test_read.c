@@ -22,6 +22,9 @@ static const struct {
     { "pread, one thread", { .io = FL_IO_PREAD, .threads = 1, .depth = 2 } },
     { "pread in the caller's thread", { .io = FL_IO_PREAD, .inline_reads = true } },
     { "automatic", { .io = FL_IO_AUTO } },
+    { "pieces kept for neighbours", { .io = FL_IO_AUTO, .around = 65536 } },
+    { "pieces kept, small memory", { .io = FL_IO_AUTO, .around = 65536, .bytes = 4000000 } },
+    { "pieces kept, direct", { .io = FL_IO_AUTO, .around = 16384, .direct = FL_ON } },
     { "memory", { .faults = &no_faults } },
 };
 

@@ -442,6 +442,57 @@ static void test_coalescing(struct fx *fx)
     T_OK(fl_read_close(&r));
 }
 
+/* Small records of a few neighbourhoods in random order: each neighbourhood is read once, and long. */
+static void draw_near(struct fx *fx, struct fl_sample *s, struct fl_rng *r)
+{
+    const uint64_t block = (uint64_t)s->id / 200 * 500000 % (fx->files[0].size - 500000);
+
+    s->n_reads = 1;
+    s->reads[0] = (struct fl_read_req){ .container = 0,
+                                        .offset = block + fl_rng_below(r, 300000),
+                                        .length = 1 + fl_rng_below(r, 6000) };
+}
+
+static void test_around(struct fx *fx)
+{
+    static const struct fl_io_faults faults[] = { { .seed = 8 },
+                                                  { .seed = 9, .p_short = 0.3, .delay_ns = 200000 },
+                                                  { .seed = 10, .p_error = 0.2 } };
+
+    for (size_t i = 0; i < T_LEN(faults); i++) {
+        struct fl_read_cfg cfg = fx_cfg(fx);
+        FlLoaderStats st = { 0 };
+        t_case("pieces kept for neighbours");
+        cfg.around = 65536;
+        cfg.faults = &faults[i];
+        struct fl_read *r = open_or_die(&cfg);
+        const int64_t good = fx_run(fx, r, 2000, 5, draw_near);
+        T_OK(i == 2 ? good > 1000 && good < 2000 : good == 2000);
+        fl_read_stats(r, &st);
+        // Of each 65,536 bytes ten or so samples; those across a border are read by themselves.
+        if (!i)
+            T_OK(st.reads < 2000 / 4);
+        T_OK(fl_read_close(&r));
+    }
+    t_case("pieces kept: a cut file");
+    struct fl_read_cfg cfg = fx_cfg(fx);
+    const struct fl_io_faults cut = { .eof_early = true };
+    struct fl_sample s;
+    cfg.around = 65536;
+    cfg.faults = &cut;
+    struct fl_read *r = open_or_die(&cfg);
+    for (int i = 0; i < 3; i++) { // the last byte is missing each time, the one before never
+        read_one(r, &s, 6, 65535, 1);
+        T_EQ(s.err.code, FL_ERR(EBADMSG));
+        fl_read_release(&s);
+        read_one(r, &s, 6, 65000, 535);
+        T_EQ(s.err.code, 0);
+        T_OK(fx_same(fx, &s));
+        fl_read_release(&s);
+    }
+    T_OK(fl_read_close(&r));
+}
+
 int main(void)
 {
     struct fx fx;
@@ -467,6 +518,7 @@ int main(void)
     test_dst(&fx, FL_ON, FL_IO_AUTO);
     test_dst(&fx, FL_ON, FL_IO_PREAD);
     test_coalescing(&fx);
+    test_around(&fx);
     fx_remove(&fx);
     return t_done();
 }

@@ -15,11 +15,13 @@ static const struct {
     FlIo io;
     FlSwitch direct;
     const struct fl_io_faults *faults;
+    uint64_t around;
 } backends[] = {
-    { "io_uring", FL_IO_AUTO, FL_AUTO, NULL },
-    { "io_uring, direct", FL_IO_AUTO, FL_ON, NULL },
-    { "pread", FL_IO_PREAD, FL_AUTO, NULL },
-    { "memory, slow and short", FL_IO_AUTO, FL_AUTO, &slow },
+    { "io_uring", FL_IO_AUTO, FL_AUTO, NULL, 0 },
+    { "io_uring, direct", FL_IO_AUTO, FL_ON, NULL, 0 },
+    { "pieces kept", FL_IO_AUTO, FL_ON, NULL, 131072 },
+    { "pread", FL_IO_PREAD, FL_AUTO, NULL, 0 },
+    { "memory, slow and short", FL_IO_AUTO, FL_AUTO, &slow, 65536 },
 };
 
 /* A queue of samples between feeder and workers. */
@@ -141,6 +143,7 @@ static void run_house(struct fx *fx, size_t backend, int64_t n, int64_t quit_aft
     cfg.io = backends[backend].io;
     cfg.direct = backends[backend].direct;
     cfg.faults = backends[backend].faults;
+    cfg.around = backends[backend].around;
     pthread_mutex_init(&h.line.lock, NULL);
     pthread_cond_init(&h.line.cond, NULL);
     memset(pool, 0, sizeof(pool));
@@ -187,6 +190,7 @@ static void close_in_flight(struct fx *fx, size_t backend)
         cfg.io = backends[backend].io;
         cfg.direct = backends[backend].direct;
         cfg.faults = backends[backend].faults;
+        cfg.around = backends[backend].around;
         cfg.depth = 128;
         cfg.coalesce = 1;
         T_EQ(fl_read_open(&r, &cfg), 0);
