@@ -74,19 +74,23 @@ static int open_read(struct fl_pipeline *p)
 {
     const FlConfig *c = &p->settings->cfg;
     const struct fl_io_region region = { p->pool->columns.base, p->pool->columns.bytes };
-    const struct fl_read_cfg cfg = { .io = c->io,
-                                     .direct = c->direct,
-                                     .depth = (unsigned)c->depth,
-                                     .bytes = p->settings->read_bytes,
-                                     .inline_reads =
-                                         p->settings->inline_all && c->io != FL_IO_URING,
-                                     .numa_node = p->settings->numa_node,
-                                     .stall_timeout_ns = c->stall_timeout_ms * 1000000,
-                                     .budget = &p->pool->budget,
-                                     .regions = &region,
-                                     .n_regions = 1,
-                                     .source = fl_feed_source(p),
-                                     .log = p->log };
+    const struct fl_read_cfg cfg = {
+        .io = c->io,
+        .direct = c->direct,
+        .depth = (unsigned)c->depth,
+        .bytes = p->settings->read_bytes,
+        .around = c->shuffle == FL_SHUFFLE_BLOCK
+                      ? (uint64_t)c->block_bytes / 4
+                      : 0, // of a block that two pieces share, less is read twice
+        .inline_reads = p->settings->inline_all && c->io != FL_IO_URING,
+        .numa_node = p->settings->numa_node,
+        .stall_timeout_ns = c->stall_timeout_ms * 1000000,
+        .budget = &p->pool->budget,
+        .regions = &region,
+        .n_regions = 1,
+        .source = fl_feed_source(p),
+        .log = p->log
+    };
     return fl_read_open(&p->read, &cfg);
 }
 

@@ -199,7 +199,8 @@ int fl_feed_turn(struct fl_pipeline *p, int64_t deadline)
     const int64_t t0 = fl_now_ns();
     const bool full = fill(p);
     const int64_t t1 = fl_now_ns();
-    fl_read_flush(p->read);
+    if (!full) // else more follows as soon as there is room, and may share a read
+        fl_read_flush(p->read);
     const bool idle = !fl_read_pending(p->read);
     if (idle && !p->n_workers)
         deadline = 0; // inline: nobody else would end the wait

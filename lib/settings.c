@@ -298,6 +298,9 @@ static int resolve_memory(struct fl_settings *s)
     if (s->read_bytes)
         return 0;
     double want = (gpu ? s->n_slots : 2) * mean * (double)c->batch_size;
+    // Two neighbouring windows of blocks, in pieces that reach over their ends.
+    const double near = 3.0 * (double)c->window * (double)c->block_bytes;
+    want = c->shuffle == FL_SHUFFLE_BLOCK && near > want ? near : want;
     want = want > (double)GIB ? (double)GIB : want;
     s->read_bytes = want > 64.0 * MIB ? (uint64_t)want : 64 * MIB;
     s->read_bytes = s->read_bytes > largest ? s->read_bytes : largest;
