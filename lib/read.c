@@ -256,6 +256,9 @@ static int start(struct fl_read *r)
         if (file)
             file->registered = false;
     }
+    r->io_started = true;
+    if (!err && r->woken_early) // it was taken by the test, or went with the old backend
+        r->ops->wake(r->io);
     pthread_mutex_unlock(&r->io_lock);
     fl_block_put(all);
     fl_ring_reclaim(&r->arena);
@@ -408,6 +411,7 @@ int fl_read_wait(struct fl_read *r, struct fl_sample **done, unsigned max, int64
 void fl_read_wake(struct fl_read *r)
 {
     pthread_mutex_lock(&r->io_lock);
+    r->woken_early |= !r->io_started;
     r->ops->wake(r->io);
     pthread_mutex_unlock(&r->io_lock);
 }

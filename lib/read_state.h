@@ -66,7 +66,9 @@ struct fl_read {
     const struct fl_io_ops *ops;
     struct fl_io *io;
     pthread_mutex_t io_lock; // the backend may be replaced at the start: guards ops and io against
-                             // wake and stats
+                             // wake and stats; also these two
+    bool io_started;         // its self-test is over
+    bool woken_early;        // a wake-up came before that
     bool started, stopped;
     int start_err;        // why the backend did not start
     uint64_t table_bytes; // taken from the budget

@@ -325,10 +325,12 @@ static void drain_wake(struct uring *u)
 {
     uint64_t count;
 
-    // Cleared before the read: a wake() from here on writes again, so none is lost.
-    atomic_store(&u->woken, false);
     while (read(u->wake_fd, &count, sizeof(count)) < 0 && errno == EINTR)
         ;
+    // Cleared after the read: a wake() before this found it set, wrote nothing, and is served by this
+    // return, as the exchange reads what that one wrote; a wake() after it writes again. The other
+    // way round, a wake() in between would be read at once and leave the flag set for good.
+    atomic_exchange(&u->woken, false);
     u->armed = false;
 }
 
