@@ -373,6 +373,7 @@ int fl_batch_release(FlBatch *batch, void *stream)
     p->held--;
     if (p->room)
         p->room(p->room_ctx);
+    pthread_cond_broadcast(&p->ready); // the device thread waits for device slots
     pthread_mutex_unlock(&p->lock);
     fl_pool_put(p);
     memset(batch, 0, sizeof(*batch));

@@ -157,7 +157,7 @@ static void test_resume(const char *dir)
 
 int main(void)
 {
-    char dir[256], sliced[300], photos[512];
+    char dir[256], sliced[256], photos[512];
     const FlShardOptions opt = { .struct_size = sizeof(opt) };
     const char *shared = getenv("FL_TEST_SHARED");
 
@@ -165,7 +165,7 @@ int main(void)
     G_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     ms_temp(dir, sizeof(dir), "decode");
     ms_tar(dir, N, -1);
-    snprintf(sliced, sizeof(sliced), "%s/sliced", dir);
+    ms_temp(sliced, sizeof(sliced), "sliced");
     FlDataset *ds = open_set(dir);
     T_EQ(fl_shard(ds, sliced, &opt, NULL), 0);
     test_set(sliced, 3);
@@ -189,5 +189,6 @@ int main(void)
     else
         printf("no sharded photos at %s: not tried on them\n", photos);
     ms_remove(dir);
+    ms_remove(sliced);
     return t_done();
 }
