@@ -54,10 +54,12 @@ static void summary(const char *dst, const FlShardOptions *opt, const FlShardRes
 {
     char samples[32], shards[32], bytes[16], sliced[32], kept[32], shrunk[32], damaged[32];
 
-    printf("%s: %s samples in %s shards, %s; pictures: %s sliced, %s kept as they are", dst,
-           cli_count(samples, r->samples), cli_count(shards, r->shards),
-           cli_bytes(bytes, (double)r->bytes_out), cli_count(sliced, r->sliced),
-           cli_count(kept, r->kept));
+    printf("%s: %s samples in %s %s, %s", dst, cli_count(samples, r->samples),
+           cli_count(shards, r->shards), r->shards == 1 ? "shard" : "shards",
+           cli_bytes(bytes, (double)r->bytes_out));
+    if (r->sliced + r->kept + r->shrunk)
+        printf("; pictures: %s sliced, %s kept as they are", cli_count(sliced, r->sliced),
+               cli_count(kept, r->kept));
     if (r->damaged)
         printf(" (%s of them damaged)", cli_count(damaged, r->damaged));
     if (r->shrunk)

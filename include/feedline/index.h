@@ -48,7 +48,9 @@ FL_API int fl_index_build(const char *path, const FlDatasetOptions *opt);
 /**
  * Join the partial indexes that `fl_shard` wrote with n_parts > 1 into one index and one dataset.json.
  *
- * @return 0; FL_ERR(ENOENT): a part is missing (named); FL_ERR(EINVAL): parts of different runs.
+ * @param opt index_path alone is looked at; may be NULL.
+ * @return 0; FL_ERR(ENOENT): shards are missing (named), or there is nothing to merge; FL_ERR(EBUSY): a part is
+ *         still being written; FL_ERR(EBADMSG): a record of a shard is damaged; FL_ERR(ENOSPC), FL_ERR(EIO).
  */
 FL_API int fl_index_merge(const char *path, const FlDatasetOptions *opt);
 

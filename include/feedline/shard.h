@@ -55,8 +55,13 @@ extern "C" {
  * a run that was killed leaves no dataset, and starting it again finishes what it had begun.
  *
  * @param result May be NULL.
- * @return 0; FL_ERR(EEXIST): dst holds a finished dataset; FL_ERR(EINVAL), FL_ERR(ENOENT), FL_ERR(EIO),
- *         FL_ERR(ENOSPC), FL_ERR(EBADMSG) as fl_last_error() says.
+ * Blocks; log and progress are called in the calling thread.
+ *
+ * @return 0; FL_ERR(EEXIST): dst holds a finished dataset, another run, or other files; FL_ERR(EBUSY): another
+ *         process is writing the same shard or is completing dst; FL_ERR(ECANCELED): progress asked to
+ *         stop; FL_ERR(EINVAL): an option, or src and dst lie in each other; FL_ERR(ENOENT), FL_ERR(ESTALE),
+ *         FL_ERR(EBADMSG), FL_ERR(EIO): a field of src cannot be read, fl_last_error() names it;
+ *         FL_ERR(ENOSPC), FL_ERR(EACCES), FL_ERR(ENOMEM).
  */
 FL_API int fl_shard(FlDataset *src, const char *dst, const FlShardOptions *opt, FlShardResult *result);
 
