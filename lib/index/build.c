@@ -108,16 +108,39 @@ char *fl_index_path(const char *path, const FlDatasetOptions *opt)
 
 /* ---- joining ---- */
 
-/* The writer's number of a member's field; may-be integers have two. */
-static int join_field(struct build *b, const char *name, const struct fl_found *f,
-                      const struct fl_span *span)
+/* What was found out about a picture. */
+static int join_picture(struct build *b, int field, const struct fl_piece *p,
+                        const struct fl_found *f)
 {
+    uint32_t ids[FL_SLICE_HEADERS];
+    int err = f->image.width ? fl_index_writer_image(b->w, field, &f->image) : 0;
+
+    if (err || !f->slices)
+        return err;
+    const struct fl_found_slices *s =
+        (const struct fl_found_slices *)p->slices.data + f->slices - 1;
+    for (int i = 0; i < FL_SLICE_HEADERS; i++) {
+        const int64_t id =
+            fl_index_writer_header(b->w, p->blobs.data + s->headers[i], s->header_len[i]);
+        if (id < 0)
+            return (int)id;
+        ids[i] = (uint32_t)id;
+    }
+    fl_slice_blob_set_ids(p->blobs.data + s->blob, s->blob_len, ids);
+    return fl_index_writer_slices(b->w, field, p->blobs.data + s->blob, s->blob_len);
+}
+
+/* The writer's number of a member's field; may-be integers have two. */
+static int join_member(struct build *b, const struct fl_piece *p, const struct fl_found *f,
+                       const struct fl_span *span)
+{
+    const char *name = p->fields[f->field];
     int field = fl_index_writer_field(b->w, name, FL_FIELD_BYTES), number, err;
 
     if (field < 0 || (err = fl_index_writer_span(b->w, field, span)))
         return field < 0 ? field : err;
     if (f->image.width)
-        return fl_index_writer_image(b->w, field, &f->image);
+        return join_picture(b, field, p, f);
     if (!fl_name_is_int(name))
         return 0;
     if ((number = fl_index_writer_field(b->w, name, FL_FIELD_INT)) < 0)
@@ -127,13 +150,13 @@ static int join_field(struct build *b, const char *name, const struct fl_found *
     return f->is_int ? fl_index_writer_int(b->w, number, f->value) : 0;
 }
 
-static int join_file(struct build *b, const struct fl_found *f, const struct fl_span *span,
-                     int32_t label)
+static int join_file(struct build *b, const struct fl_piece *p, const struct fl_found *f,
+                     const struct fl_span *span, int32_t label)
 {
     int err = fl_index_writer_span(b->w, b->jpg, span);
 
-    if (!err && f->image.width)
-        err = fl_index_writer_image(b->w, b->jpg, &f->image);
+    if (!err)
+        err = join_picture(b, b->jpg, p, f);
     if (!err && label >= 0)
         err = fl_index_writer_int(b->w, b->cls, label);
     return err;
@@ -155,8 +178,8 @@ static int join_found(struct build *b, const struct fl_piece *p)
             (id = fl_index_writer_sample(b->w, (const char *)p->keys.data + f->key_at,
                                          f->key_len)) < 0)
             return (int)id;
-        err = b->format == &fl_format_folder ? join_file(b, f, &span, items[f->container].label)
-                                             : join_field(b, p->fields[f->field], f, &span);
+        err = b->format == &fl_format_folder ? join_file(b, p, f, &span, items[f->container].label)
+                                             : join_member(b, p, f, &span);
     }
     return err;
 }

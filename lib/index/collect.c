@@ -7,7 +7,6 @@
 
 #include "base/err.h"
 #include "base/hash.h"
-#include "jpeg/header.h"
 
 #define WINDOW 16384u // bytes of a read: a member's header and the beginning of a picture
 #define MAX_JPEG_HEADER (1u << 24) // bytes before the frame header: profiles, thumbnails
@@ -125,52 +124,93 @@ static uint8_t sampling_of(const struct fl_jpeg_header *h)
     return (uint8_t)(h->comp[0].h << 4 | h->comp[0].v);
 }
 
-bool fl_collect_image(struct fl_source *src, uint64_t offset, uint64_t size,
-                      struct fl_index_image *image)
+/* Header of a JPEG at [offset, offset + size) of the source; reads no more than needed. False if it is none,
+ * or its header cannot be understood. */
+static bool read_header(struct fl_source *src, uint64_t offset, uint64_t size,
+                        struct fl_jpeg_header *h)
 {
-    struct fl_jpeg_header h;
     size_t want = size < 1024 ? (size_t)size : 1024;
-    int err;
 
-    *image = (struct fl_index_image){ 0 };
     if (size < 4)
         return false;
-    do {
+    for (;;) {
         size_t got;
         const uint8_t *bytes = fl_source_get(src, offset, want, &got);
         if (!bytes || bytes[0] != 0xFF || bytes[1] != 0xD8)
             return false;
         if (got > size)
             got = (size_t)size;
-        err = fl_jpeg_parse(bytes, got, &h, NULL);
-        if (err != FL_ERR(EAGAIN) || got == size || got >= MAX_JPEG_HEADER)
-            break;
+        const int err = fl_jpeg_parse(bytes, got, h, NULL);
+        // Whether there are restart markers is only known at the scan.
+        const bool more = err == FL_ERR(EAGAIN) || (!err && !h->sos_offset);
+        if (!more || got == size || got >= MAX_JPEG_HEADER)
+            return !err && h->width <= UINT16_MAX && h->height <= UINT16_MAX;
         want = got * 4 < size ? got * 4 : (size_t)size;
-    } while (true);
-    if (err || h.width > UINT16_MAX || h.height > UINT16_MAX)
-        return false;
-    *image = (struct fl_index_image){
-        .width = (uint16_t)h.width,
-        .height = (uint16_t)h.height,
-        .components = h.components,
-        .orientation = h.orientation,
-        .sampling = sampling_of(&h),
-        .flags = h.sof == FL_SOF_PROGRESSIVE || h.sof == FL_SOF_ARITHMETIC_PROGRESSIVE
-                     ? FL_IMAGE_PROGRESSIVE
-                     : 0,
-    };
-    return true;
+    }
 }
 
-static void look_at_picture(struct visit *v, const struct fl_member *m, struct fl_found *f)
+static struct fl_index_image image_of(const struct fl_jpeg_header *h)
+{
+    const bool progressive =
+        h->sof == FL_SOF_PROGRESSIVE || h->sof == FL_SOF_ARITHMETIC_PROGRESSIVE;
+
+    return (struct fl_index_image){
+        .width = (uint16_t)h->width,
+        .height = (uint16_t)h->height,
+        .components = h->components,
+        .orientation = h->orientation,
+        .sampling = sampling_of(h),
+        .flags = progressive ? FL_IMAGE_PROGRESSIVE : 0,
+    };
+}
+
+/* Keep bytes in the piece. */
+static int keep(struct fl_piece *p, const struct fl_slice_bytes *bytes, size_t *at, size_t *len)
+{
+    *at = p->blobs.len;
+    *len = bytes->len;
+    return fl_bytes_add(&p->blobs, bytes->data, bytes->len);
+}
+
+/* A picture with restart markers may be a sliced one: then its table is made again, which takes all of it. */
+static int slice_picture(struct visit *v, const struct fl_member *m, struct fl_found *f)
+{
+    struct fl_collector *c = v->c;
+    struct fl_piece *p = v->p;
+    struct fl_found_slices s;
+    struct fl_slice_parts parts;
+    const uint8_t *bytes = fl_source_get(&c->src, m->offset, m->size, NULL);
+    int err;
+
+    if (!bytes)
+        return fl_err_slot()->code;
+    if (!c->slicer && !(c->slicer = fl_slicer_new()))
+        return no_memory(c->src.path);
+    if ((err = fl_slicer_table(c->slicer, bytes, m->size, &parts)))
+        return err == FL_ERR(ENOMEM) ? no_memory(c->src.path) : 0;
+    err = keep(p, &parts.blob, &s.blob, &s.blob_len);
+    for (int i = 0; !err && i < FL_SLICE_HEADERS; i++)
+        err = keep(p, &parts.headers[i], &s.headers[i], &s.header_len[i]);
+    if (err || fl_bytes_add(&p->slices, &s, sizeof(s)))
+        return no_memory(c->src.path);
+    f->slices = (uint32_t)(p->slices.len / sizeof(s));
+    f->image.flags |= FL_IMAGE_SLICED;
+    return 0;
+}
+
+static int look_at_picture(struct visit *v, const struct fl_member *m, struct fl_found *f)
 {
     struct fl_piece *p = v->p;
+    struct fl_jpeg_header h;
 
     p->pictures++;
-    if (fl_collect_image(&v->c->src, m->offset, m->size, &f->image))
-        return;
+    if (read_header(&v->c->src, m->offset, m->size, &h)) {
+        f->image = image_of(&h);
+        return h.restart && h.sof == FL_SOF_BASELINE ? slice_picture(v, m, f) : 0;
+    }
     if (!p->unreadable++)
         snprintf(p->unreadable_name, sizeof(p->unreadable_name), "%s", m->name);
+    return 0;
 }
 
 /* ---- members ---- */
@@ -278,7 +318,8 @@ static int take_member(void *cookie, struct fl_source *src, const struct fl_memb
         return err;
     f.field = (uint16_t)field;
     if (fl_name_is_image(v->p->fields[field])) {
-        look_at_picture(v, m, &f);
+        if ((err = look_at_picture(v, m, &f)))
+            return err;
     } else if (m->size <= MAX_INT_BYTES && fl_name_is_int(v->p->fields[field])) {
         const uint8_t *bytes = m->size ? fl_source_get(src, m->offset, m->size, NULL) : NULL;
         long long value = 0;
@@ -295,7 +336,10 @@ static int take_file(void *cookie, struct fl_source *src, const struct fl_member
     struct visit *v = cookie;
     struct fl_found f = { .first_of_sample = true, .size = src->size, .container = v->container };
 
-    look_at_picture(v, m, &f);
+    const int err = look_at_picture(v, m, &f);
+
+    if (err)
+        return err;
     count(v, m);
     return fl_bytes_add(&v->p->found, &f, sizeof(f)) ? no_memory(src->path) : 0;
 }
@@ -346,6 +390,8 @@ void fl_collect(struct fl_collector *c, struct fl_piece *p)
 void fl_collector_free(struct fl_collector *c)
 {
     fl_source_free(&c->src);
+    fl_slicer_free(c->slicer);
+    c->slicer = NULL;
     fl_bytes_free(&c->path);
     free(c->table);
     c->table = NULL;
@@ -356,6 +402,8 @@ void fl_piece_free(struct fl_piece *p)
     fl_bytes_free(&p->found);
     fl_bytes_free(&p->walked);
     fl_bytes_free(&p->keys);
+    fl_bytes_free(&p->slices);
+    fl_bytes_free(&p->blobs);
     free(p->fields);
     p->fields = NULL;
 }

@@ -14,6 +14,8 @@
 #include "formats/format.h"
 #include "formats/name.h"
 #include "index/index.h"
+#include "jpeg/header.h"
+#include "jpeg/slice.h"
 
 /* A member that belongs to a sample. */
 struct fl_found {
@@ -21,9 +23,16 @@ struct fl_found {
     int64_t value;               // if is_int
     struct fl_index_image image; // all zero: no picture
     uint32_t key_at, key_len;    // in fl_piece.keys; first_of_sample only
+    uint32_t slices;             // number in fl_piece.slices plus 1; 0: not a sliced JPEG
     uint16_t field;              // in fl_piece.fields
     bool first_of_sample, is_int;
     uint32_t container; // counted from the piece's first one
+};
+
+/* Slice table and header strings of a picture: places in fl_piece.blobs. */
+struct fl_found_slices {
+    size_t blob, blob_len;
+    size_t headers[FL_SLICE_HEADERS], header_len[FL_SLICE_HEADERS];
 };
 
 /* A container that was walked. */
@@ -38,6 +47,8 @@ struct fl_piece {
     struct fl_bytes found;  // struct fl_found, in file order
     struct fl_bytes walked; // struct fl_walked, n of them
     struct fl_bytes keys;
+    struct fl_bytes slices; // struct fl_found_slices
+    struct fl_bytes blobs;
     int n_fields;
     char (*fields)[FL_FIELD_NAME_MAX];
     struct fl_skips skips;
@@ -60,6 +71,7 @@ struct fl_collector {
     struct fl_collect_progress *progress;
     const atomic_bool *stop; // give up soon
     struct fl_source src;
+    struct fl_slicer *slicer; // made when the first picture with restart markers comes
     struct fl_bytes path;
     uint32_t *table; // keys of the container, open addressing: index of its first member + 1
     size_t slots, used;
@@ -70,10 +82,5 @@ void fl_collector_free(struct fl_collector *c);
 /* Walk the piece's containers. p has first and n, all else zero; p->err tells. Free it in any case. */
 void fl_collect(struct fl_collector *c, struct fl_piece *p);
 void fl_piece_free(struct fl_piece *p);
-
-/* Size, components, ... of a JPEG at [offset, offset + size) of the source; reads no more than needed. False if it
- * is none, or its header cannot be understood. */
-bool fl_collect_image(struct fl_source *src, uint64_t offset, uint64_t size,
-                      struct fl_index_image *image);
 
 #endif

@@ -15,7 +15,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "formats/source.h"
-#include "index/collect.h"
 #include "index/stale.h"
 #include "jpeg/decode.h"
 #include "jpeg/slice.h"

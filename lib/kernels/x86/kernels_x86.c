@@ -2,12 +2,21 @@
 /* x86-64: what the CPU has decides. */
 #include "kernels/kernels.h"
 
+#include <cpuid.h>
+
 #include "kernels/variants.h"
+
+/* __builtin_cpu_supports() of clang 14 does not know the name. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
+}
 
 static bool has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
 static bool has_avx512(void)
