@@ -28,7 +28,10 @@ static int fill(struct fl_origin *o)
         const int64_t len = fl_index_key(ix, s, key, sizeof(key));
         if (len < 0)
             return (int)len;
-        const uint64_t h = fl_hash64(key, (size_t)len, 0);
+        const char *plain = key;
+        while (plain[0] == '.' && plain[1] == '/')
+            plain += 2; // as the sharder has it
+        const uint64_t h = fl_hash64(plain, strlen(plain), 0);
         size_t i = h & (o->slots - 1);
         while (o->sample[i] >= 0)
             i = (i + 1) & (o->slots - 1);

@@ -18,6 +18,7 @@
 #include "index/stale.h"
 #include "jpeg/decode.h"
 #include "jpeg/slice.h"
+#include "shard/key.h"
 
 #define PATH_BYTES (FL_INDEX_MAX_NAME + 1024)
 
@@ -299,30 +300,39 @@ static bool same_sample(struct fl_checker *c, int64_t sample, int64_t origin, ch
     return true;
 }
 
-/* The key that the sample had in its origin. */
-static int source_key(const char *key, char *out, size_t cap)
+/* Find the sample among the origin's samples of this key that nothing else came from. *why gets what
+ * differs, and stays as it is if there is none of this key. */
+static bool found_in_origin(struct fl_checker *c, int64_t sample, const char *key, char *why,
+                            size_t size)
 {
-    return snprintf(out, cap, "%s", key);
+    struct fl_origin *o = c->origin;
+
+    while (key[0] == '.' && key[1] == '/')
+        key += 2; // as in fl_origin_open()
+    const uint64_t h = fl_hash64(key, strlen(key), 0);
+    for (size_t i = h & (o->slots - 1); o->sample[i] >= 0; i = (i + 1) & (o->slots - 1)) {
+        if (o->hash[i] != h || atomic_load(&o->seen[o->sample[i]]))
+            continue;
+        const bool same = same_sample(c, sample, o->sample[i], why, size);
+        // One that differs in its bytes alone is there, if not the same.
+        if (same || strstr(why, "other pixels") || strstr(why, "other bytes"))
+            atomic_store(&o->seen[o->sample[i]], 1);
+        if (same)
+            return true;
+    }
+    return false;
 }
 
 static void check_origin(struct fl_checker *c, int64_t sample, struct fl_findings *f)
 {
-    struct fl_origin *o = c->origin;
-    char key[FL_INDEX_MAX_NAME], why[600] = "";
-    const int len = source_key(c->key, key, sizeof(key));
-    const uint64_t h = fl_hash64(key, (size_t)len, 0);
+    char source[FL_INDEX_MAX_NAME], why[600] = "";
 
-    for (size_t i = h & (o->slots - 1); o->sample[i] >= 0; i = (i + 1) & (o->slots - 1)) {
-        if (o->hash[i] != h || atomic_load(&o->seen[o->sample[i]]))
-            continue;
-        if (same_sample(c, sample, o->sample[i], why, sizeof(why))) {
-            atomic_store(&o->seen[o->sample[i]], 1);
-            return;
-        }
-        if (!strstr(why, "other pixels") && !strstr(why, "other bytes"))
-            continue;
-        atomic_store(&o->seen[o->sample[i]], 1); // it is there, if not the same
-    }
+    if (found_in_origin(c, sample, c->key, why, sizeof(why)))
+        return;
+    // The sharder writes some keys in another way; this is the way back.
+    if (!*why && fl_shard_key_source(c->key, strlen(c->key), source, sizeof(source)) >= 0 &&
+        strcmp(source, c->key) && found_in_origin(c, sample, source, why, sizeof(why)))
+        return;
     fl_finding(f, sample, "sample %" PRId64 " (%s): %s", sample, c->key,
                *why ? why : "the origin has no sample of this key, or fewer than this dataset");
 }
