@@ -55,7 +55,8 @@ static inline void index_reseal(uint8_t *bytes, size_t size)
 
     memcpy(&h, bytes, sizeof(h));
     // The payload, block by block, as far as it lies in the file.
-    for (uint64_t at = h.data, block = 0; at < size && size - at > 8 && h.payload <= size; block++) {
+    for (uint64_t at = h.data, block = 0; at < size && size - at > 8 && h.payload <= size;
+         block++) {
         uint64_t len = h.payload - block * FL_INDEX_PAYLOAD;
         if (block * FL_INDEX_PAYLOAD >= h.payload)
             break;
