@@ -46,6 +46,7 @@ struct bench_result {
     double resident;     // share of the dataset in the page cache before the run, -1: not known
     struct bench_gpu_report gpu; // by the GPU's own clock; all 0 for host batches
     struct bench_gpu_info gpu_info;
+    double plain_copy;   // GB/s of pinned memory to the device, in pieces of what a batch copied
     FlLoaderStats stats; // of the measured part: counters and times are differences
 };
 

@@ -125,6 +125,30 @@ static void print_setting(const struct bench *b, const struct bench_result *r)
     printf("\n\n");
 }
 
+/* GB/s of the copies to the device while they ran, by the device's clock. */
+static double copy_rate(const struct bench_result *r)
+{
+    const FlLoaderStats *s = &r->stats;
+
+    return s->h2d_seconds > 0 ? (double)s->stages[FL_STAGE_DEVICE].bytes * 1e-9 / s->h2d_seconds
+                              : 0;
+}
+
+static void print_gpu(const struct bench *b, const struct bench_result *r)
+{
+    if (b->cfg.device.type != FL_DEVICE_CUDA)
+        return;
+    if (b->consume > 0 && r->gpu.steps > 0)
+        printf("%-22s %.1f ms in all, %.2f ms at most; a step took %.2f ms, %.2f alone\n",
+               "waits between steps", r->gpu.idle * 1e3, r->gpu.longest * 1e3,
+               r->gpu.busy * 1e3 / (double)r->gpu.steps, r->gpu.step * 1e3);
+    printf("%-22s %.2f GB/s while they ran, %.3f of a plain pinned copy (%.2f GB/s)\n",
+           "copies to the device", copy_rate(r),
+           r->plain_copy > 0 ? copy_rate(r) / r->plain_copy : 0, r->plain_copy);
+    printf("%-22s %.2f%% of the time\n", "our kernels on the GPU",
+           r->seconds > 0 ? 100 * r->stats.kernel_seconds / r->seconds : 0);
+}
+
 static void print_figures(const struct bench *b, const struct bench_result *r)
 {
     const FlLoaderStats *s = &r->stats;
@@ -143,6 +167,7 @@ static void print_figures(const struct bench *b, const struct bench_result *r)
     if (b->consume > 0)
         printf("%-22s %.1f%%   steps of %.1f ms\n", "accelerator use", 100 * utilisation(r),
                b->consume);
+    print_gpu(b, r);
     if (r->samples != r->valid)
         printf("%-22s %s\n", "holes", cli_count(a, r->samples - r->valid));
     printf("%-22s %.2f s, %" PRId64 " batches, %s samples; %s\n\n", "measured", r->seconds,
@@ -227,6 +252,12 @@ static void json_figures(struct json *j, const struct bench *b, const struct ben
     if (r->gpu.steps > 0) {
         json_real(j, "gpu_idle_seconds", r->gpu.idle);
         json_real(j, "gpu_longest_wait_seconds", r->gpu.longest);
+        json_real(j, "gpu_step_alone_seconds", r->gpu.step);
+    }
+    if (b->cfg.device.type == FL_DEVICE_CUDA) {
+        json_real(j, "copy_gb_per_second", copy_rate(r));
+        json_real(j, "plain_copy_gb_per_second", r->plain_copy);
+        json_real(j, "gpu_kernel_seconds", s->kernel_seconds);
     }
 }
 

@@ -180,6 +180,8 @@ static void subtract(FlLoaderStats *s, const FlLoaderStats *from)
     s->retries -= from->retries;
     s->decoded_cpu -= from->decoded_cpu;
     s->decoded_gpu -= from->decoded_gpu;
+    s->h2d_seconds -= from->h2d_seconds;
+    s->kernel_seconds -= from->kernel_seconds;
 }
 
 /* The consumer's stream on the GPU, with steps of the length that was asked for. */
@@ -214,6 +216,15 @@ static void finish(struct run *run)
     subtract(&r->stats, &run->begin);
 }
 
+/* What the same bytes would need without us, on the same machine a moment later. */
+static void compare_copy(struct run *run)
+{
+    const FlStageStats *s = &run->r->stats.stages[FL_STAGE_DEVICE];
+
+    if (run->gpu && s->items > 0)
+        run->r->plain_copy = bench_gpu_copy(run->gpu, (size_t)(s->bytes / (uint64_t)s->items), 1);
+}
+
 int bench_run(const struct bench *b, struct bench_result *r)
 {
     struct run run = { .b = b, .r = r, .warmup_left = b->warmup };
@@ -238,6 +249,7 @@ int bench_run(const struct bench *b, struct bench_result *r)
         fprintf(stderr, "\r\033[K");
     finish(&run);
     fl_loader_close(&run.loader);
+    compare_copy(&run);
     bench_gpu_close(&run.gpu);
     if (!err && r->batches == 0)
         return cli_failed("bench", "the run ended before the first batch: raise --seconds");
