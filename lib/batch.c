@@ -127,6 +127,7 @@ static int pool_memory(struct fl_pool *p)
         p->outputs[i].index = i;
         p->outputs[i].pool = p;
         p->outputs[i].device = true;
+        p->outputs[i].seq = -1;
     }
     return 0;
 }

@@ -101,7 +101,9 @@ int fl_upload_open(struct fl_pipeline *p)
     pool->record_output = record_output;
     pool->release_output = release_output;
     pool->close_device = close_device;
-    if ((err = fl_device_pin(p->device, pool->columns.base, pool->columns.bytes)))
+    // The masks too: a copy out of pageable memory waits, on the host, for all that its stream holds.
+    if ((err = fl_device_pin(p->device, pool->columns.base, pool->columns.bytes)) ||
+        (err = fl_device_pin(p->device, pool->rest.base, pool->rest.bytes)))
         return err;
     for (unsigned i = 0; i < pool->n_outputs; i++) {
         fl_device_view(p->device, i, &view);
@@ -162,7 +164,9 @@ static int copy_slot(struct fl_pipeline *p, const struct trip *t)
     return p->gpu ? fl_gpu_decode_submit(p, slot, &job, t->lane) : fl_device_copy(p->device, &job);
 }
 
-/* The next batch in order, if it is filled, and a free device slot. Under the lock. */
+/* The next batch in order, if it is filled, and a free device slot: the one that has been free for longest, for
+ * free is what the host has released, and the step that used it last may still be to come on the device.
+ * Under the lock. */
 static bool find_work(struct fl_pipeline *p, struct fl_slot **slot, struct fl_output **out)
 {
     struct fl_pool *pool = p->pool;
@@ -173,7 +177,7 @@ static bool find_work(struct fl_pipeline *p, struct fl_slot **slot, struct fl_ou
         if (pool->slots[i].out.state == FL_SLOT_FILLED && pool->slots[i].out.seq == p->upload_seq)
             *slot = &pool->slots[i];
     for (unsigned i = 0; i < pool->n_outputs; i++)
-        if (pool->outputs[i].state == FL_SLOT_FREE)
+        if (pool->outputs[i].state == FL_SLOT_FREE && (!*out || pool->outputs[i].seq < (*out)->seq))
             *out = &pool->outputs[i];
     return *slot && *out;
 }
