@@ -103,7 +103,7 @@ static size_t lay_out(struct fl_direct *d, size_t bits_room)
         p->dh = ceil_div((uint64_t)f->height * f->v[c] * p->up.block, 8u * f->v_max);
         p->x0 = d->mx0 * f->h[c] * p->up.block;
         p->rows = f->v[c] * p->up.block;
-        p->ring = 2 * p->rows;
+        p->ring = 2 * d->ahead * p->rows;
         p->stride =
             ((size_t)(d->mx1 - d->mx0) * f->h[c] * p->up.block + 2 * FL_PIXEL_PAD + 63) / 64 * 64;
         total += p->stride * p->ring + 64;
@@ -119,8 +119,8 @@ static uint8_t *carve(uint8_t **at, size_t size)
     return p;
 }
 
-int fl_direct_view(struct fl_direct *d, const struct fl_direct_view *view, size_t bits_room,
-                   FlError *err)
+int fl_direct_view(struct fl_direct *d, const struct fl_direct_view *view, uint32_t ahead,
+                   size_t bits_room, FlError *err)
 {
     uint8_t *at;
     size_t size, width;
@@ -130,6 +130,7 @@ int fl_direct_view(struct fl_direct *d, const struct fl_direct_view *view, size_
                           "a box of %dx%d at %d,%d at scale %d/8 of a picture of %ux%u",
                           view->box.w, view->box.h, view->box.x, view->box.y, view->scale,
                           d->frame.width, d->frame.height);
+    d->ahead = ahead;
     size = lay_out(d, bits_room);
     if (!size)
         return fl_err_set(err, FL_ERR(ENOTSUP), FL_STAGE_DECODE,
@@ -170,33 +171,66 @@ static inline void flat8(uint8_t *out, size_t stride, int v)
         memcpy(out, &samples, 8);
 }
 
+/* One block's samples: block k of MCU i of those that are kept, in MCU row `row`. */
+static inline void put_block(struct fl_direct *d, const int16_t *block, bool more, uint32_t row,
+                             uint32_t i, unsigned k)
+{
+    const unsigned c = d->mcu.component[k];
+    const struct fl_plane *p = &d->planes[c];
+    uint8_t *out = p->plane +
+                   (row % (2 * d->ahead) * p->rows + d->place_y[k] * p->up.block) * p->stride +
+                   ((size_t)i * d->frame.h[c] + d->place_x[k]) * p->up.block;
+
+    if (more) {
+        d->ops->idct[p->side](block, d->quant[c], out, (ptrdiff_t)p->stride);
+        return;
+    }
+    const int v = (int16_t)((uint16_t)block[0] * (uint32_t)(uint16_t)d->quant[c][0]);
+    if (p->side == 3)
+        flat8(out, p->stride, ((v + 4) >> 3) + 128);
+    else
+        flat(out, p->stride, p->up.block, ((v + 4) >> 3) + 128);
+}
+
 bool fl_direct_mcus(struct fl_direct *d, struct fl_bit_reader *b, uint32_t x, uint32_t n, int dc[4])
 {
     for (uint32_t i = x - d->mx0; n; n--, i++)
         for (unsigned k = 0; k < d->mcu.n_blocks; k++) {
             const unsigned c = d->mcu.component[k];
-            const struct fl_plane *p = &d->planes[c];
             if (fl_reader_overrun(b))
                 return false;
-            if (!p->wanted) {
+            if (!d->planes[c].wanted) {
                 fl_skip_block(b, d->mcu.dc[k], d->mcu.ac[k], &dc[c]);
                 continue;
             }
-            uint8_t *out =
-                p->plane +
-                ((size_t)(d->row & 1) * p->rows + d->place_y[k] * p->up.block) * p->stride +
-                ((size_t)i * d->frame.h[c] + d->place_x[k]) * p->up.block;
-            if (fl_decode_block(b, d->mcu.dc[k], d->mcu.ac[k], &dc[c], d->block)) {
-                d->ops->idct[p->side](d->block, d->quant[c], out, (ptrdiff_t)p->stride);
-            } else {
-                const int v = (int16_t)((uint16_t)d->block[0] * (uint32_t)(uint16_t)d->quant[c][0]);
-                if (p->side == 3)
-                    flat8(out, p->stride, ((v + 4) >> 3) + 128);
-                else
-                    flat(out, p->stride, p->up.block, ((v + 4) >> 3) + 128);
-            }
+            const bool more = fl_decode_block(b, d->mcu.dc[k], d->mcu.ac[k], &dc[c], d->block[0]);
+            put_block(d, d->block[0], more, d->row, i, k);
         }
     return !b->failed && !fl_reader_overrun(b);
+}
+
+bool fl_direct_two_rows(struct fl_direct *d, struct fl_bit_reader b[2], uint32_t x, uint32_t n,
+                        int dc[2][4])
+{
+    struct fl_bit_reader *const both[2] = { &b[0], &b[1] };
+
+    for (uint32_t i = x - d->mx0; n; n--, i++)
+        for (unsigned k = 0; k < d->mcu.n_blocks; k++) {
+            const unsigned c = d->mcu.component[k];
+            int *const predictors[2] = { &dc[0][c], &dc[1][c] };
+            if (fl_reader_overrun(&b[0]) || fl_reader_overrun(&b[1]))
+                return false;
+            if (!d->planes[c].wanted) {
+                for (int r = 0; r < 2; r++)
+                    fl_skip_block(&b[r], d->mcu.dc[k], d->mcu.ac[k], predictors[r]);
+                continue;
+            }
+            const unsigned more =
+                fl_decode_blocks(both, d->mcu.dc[k], d->mcu.ac[k], predictors, d->block);
+            put_block(d, d->block[0], more & 1, d->row, i, k);
+            put_block(d, d->block[1], more & 2, d->row + 1, i, k);
+        }
+    return !b[0].failed && !b[1].failed && !fl_reader_overrun(&b[0]) && !fl_reader_overrun(&b[1]);
 }
 
 /* ---- planes to pixels ----------------------------------------------------------------------------- */
@@ -309,7 +343,6 @@ int fl_direct_row(struct fl_direct *d, uint8_t *row, FlError *err)
         const int code = d->source(d, err);
         if (code)
             return code;
-        d->row++;
     }
     emit(d, d->y++, row);
     return 0;

@@ -108,6 +108,7 @@ static int file_row(struct fl_direct *d, FlError *err)
         return damaged(d, err);
     if (!advance(d, first + d->mx0, false) || !advance(d, first + d->mx1, true))
         return damaged(d, err);
+    d->row++;
     return 0;
 }
 
@@ -134,7 +135,7 @@ int fl_direct_file(struct fl_direct *d, const uint8_t *jpeg, size_t len,
 
     if (code)
         return code;
-    code = fl_direct_view(d, view, len - h.scan_offset + FL_ENTROPY_PAD, err);
+    code = fl_direct_view(d, view, 1, len - h.scan_offset + FL_ENTROPY_PAD, err);
     if (code)
         return code;
     open_file(d, jpeg, len, &h);

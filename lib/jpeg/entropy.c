@@ -17,22 +17,32 @@ static const uint8_t natural[128] = {
     63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
 };
 
+/* Is one of eight bytes 0xFF? */
+static inline bool has_ff(uint64_t v)
+{
+    return (v & ~(v + 0x0101010101010101u) & 0x8080808080808080u) != 0;
+}
+
 size_t fl_unstuff(const uint8_t *src, size_t len, uint8_t *dst, size_t *used)
 {
     const uint8_t *p = src, *const end = src + len;
     uint8_t *out = dst;
 
     for (;;) {
-        const uint8_t *ff = memchr(p, 0xFF, (size_t)(end - p));
-        const uint8_t *stop = ff ? ff + 1 : end;
-        const bool stuffed = ff && stop < end && *stop == 0;
-        const size_t n = (size_t)((stuffed || !ff ? stop : ff) - p);
-        memcpy(out, p, n);
-        out += n;
-        p += n;
-        if (!stuffed)
-            break; // a marker, or all bytes are used
-        p++;
+        uint64_t v;
+        while (end - p >= 8 && (memcpy(&v, p, 8), !has_ff(v))) {
+            memcpy(out, p, 8);
+            out += 8;
+            p += 8;
+        }
+        // Up to eight bytes one by one: the vector had an 0xFF, or the end is near.
+        const uint8_t *const stop = end - p >= 8 ? p + 8 : end;
+        while (p < stop && (*p != 0xFF || (end - p >= 2 && p[1] == 0))) {
+            *out++ = *p;
+            p += *p == 0xFF ? 2 : 1;
+        }
+        if (p >= end || (p < stop && *p == 0xFF))
+            break; // all bytes are used, or a marker
     }
     memset(out, 0, FL_ENTROPY_PAD);
     *used = (size_t)(p - src);
@@ -124,86 +134,158 @@ static inline int dc_difference(struct fl_bit_reader *s, const struct fl_huff_dc
     return v;
 }
 
-bool fl_decode_block(struct fl_bit_reader *b, const struct fl_huff_dc *dc_table,
-                     const struct fl_huff_ac *ac_table, int *dc, int16_t coefficients[64])
+/* In pieces that compilers turn into plain stores; a string instruction takes longer to begin than that. */
+static inline void clear(int16_t *coefficients, int blocks)
 {
-    struct {
-        uint64_t bits;
-        const uint8_t *p;
-        uint32_t n;
-    } s;
-    bool failed = false, more = true;
-    uint32_t k, e;
+    for (int i = 0; i < 64 * blocks; i += 32)
+        memset(coefficients + i, 0, 32 * sizeof(*coefficients));
+}
 
-    memset(coefficients, 0, 64 * sizeof(*coefficients));
-    REFILL(*b);
-    // A refill holds two codes: at most 27 bits for DC, 26 for AC.
-    *dc += dc_difference(b, dc_table);
-    coefficients[0] = (int16_t)*dc;
-    s.bits = b->bits;
-    s.p = b->p;
-    s.n = b->n;
-    AC_ENTRY(e, s, ac_table, failed);
-    k = FL_HUFF_STEP(e);
-    if (k == FL_HUFF_END && !(e >> 16)) {
-        TAKE(s, e);
-        more = false;
-    }
-    while (more) {
-        coefficients[natural[k]] = (int16_t)(e >> 16);
-        TAKE(s, e);
-        if (k >= 63)
-            break;
-        REFILL(s);
-        AC_ENTRY(e, s, ac_table, failed);
-        k += FL_HUFF_STEP(e);
-        coefficients[natural[k]] = (int16_t)(e >> 16);
-        TAKE(s, e);
-        if (k >= 63)
-            break;
-        AC_ENTRY(e, s, ac_table, failed);
-        k += FL_HUFF_STEP(e);
-    }
+/* The part of a reader that the inner loops keep in registers. */
+struct lane {
+    uint64_t bits;
+    const uint8_t *p;
+    uint32_t n;
+};
+
+static inline struct lane lane_of(const struct fl_bit_reader *b)
+{
+    return (struct lane){ b->bits, b->p, b->n };
+}
+
+static inline void put_back(struct fl_bit_reader *b, struct lane s, bool failed)
+{
     b->bits = s.bits;
     b->p = s.p;
     b->n = s.n & 63;
     b->failed |= failed;
+}
+
+/* The entry that says: no coefficient besides DC. */
+static inline bool ends(uint32_t e)
+{
+    return FL_HUFF_STEP(e) == FL_HUFF_END && !(e >> 16);
+}
+
+/* Next coefficient's entry and place. */
+#define NEXT(e, k, s, t, failed)                                                                   \
+    do {                                                                                           \
+        AC_ENTRY(e, s, t, failed);                                                                 \
+        (k) += FL_HUFF_STEP(e);                                                                    \
+    } while (0)
+
+/* Store it and leave its bits behind. */
+#define STORE(e, k, s, coefficients)                                                               \
+    do {                                                                                           \
+        (coefficients)[natural[k]] = (int16_t)((e) >> 16);                                         \
+        TAKE(s, e);                                                                                \
+    } while (0)
+
+/* Coefficients up to the end of a block of which those up to k are stored. */
+static inline void rest_of_block(struct lane *lane, const struct fl_huff_ac *t, uint32_t k,
+                                 int16_t *coefficients, bool *failed)
+{
+    struct lane s = *lane;
+    bool bad = false;
+    uint32_t e;
+
+    while (k < 63) {
+        REFILL(s);
+        NEXT(e, k, s, t, bad);
+        STORE(e, k, s, coefficients);
+        if (k >= 63)
+            break;
+        NEXT(e, k, s, t, bad);
+        STORE(e, k, s, coefficients);
+    }
+    *lane = s;
+    *failed |= bad;
+}
+
+bool fl_decode_block(struct fl_bit_reader *b, const struct fl_huff_dc *dc_table,
+                     const struct fl_huff_ac *ac_table, int *dc, int16_t coefficients[64])
+{
+    bool failed = false, more;
+    uint32_t k = 0, e;
+
+    clear(coefficients, 1);
+    REFILL(*b);
+    // A refill holds two codes: at most 27 bits for DC, 26 for AC.
+    *dc += dc_difference(b, dc_table);
+    coefficients[0] = (int16_t)*dc;
+    struct lane s = lane_of(b);
+    NEXT(e, k, s, ac_table, failed);
+    more = !ends(e);
+    STORE(e, k, s, coefficients);
+    rest_of_block(&s, ac_table, k, coefficients, &failed);
+    put_back(b, s, failed);
+    return more;
+}
+
+unsigned fl_decode_blocks(struct fl_bit_reader *const b[2], const struct fl_huff_dc *dc_table,
+                          const struct fl_huff_ac *ac_table, int *const dc[2],
+                          int16_t coefficients[2][64])
+{
+    int16_t *const c0 = coefficients[0], *const c1 = coefficients[1];
+    bool failed0 = false, failed1 = false;
+    uint32_t k0 = 0, k1 = 0, e0, e1;
+    unsigned more;
+
+    clear(c0, 2);
+    REFILL(*b[0]);
+    REFILL(*b[1]);
+    *dc[0] += dc_difference(b[0], dc_table);
+    *dc[1] += dc_difference(b[1], dc_table);
+    c0[0] = (int16_t)*dc[0];
+    c1[0] = (int16_t)*dc[1];
+    struct lane s0 = lane_of(b[0]), s1 = lane_of(b[1]);
+    NEXT(e0, k0, s0, ac_table, failed0);
+    NEXT(e1, k1, s1, ac_table, failed1);
+    more = (ends(e0) ? 0 : 1) | (ends(e1) ? 0 : 2);
+    for (;;) { // two codes to a refill here too, and the end looked for after each
+        STORE(e0, k0, s0, c0);
+        STORE(e1, k1, s1, c1);
+        if (k0 >= 63 || k1 >= 63)
+            break;
+        REFILL(s0);
+        REFILL(s1);
+        NEXT(e0, k0, s0, ac_table, failed0);
+        NEXT(e1, k1, s1, ac_table, failed1);
+        STORE(e0, k0, s0, c0);
+        STORE(e1, k1, s1, c1);
+        if (k0 >= 63 || k1 >= 63)
+            break;
+        NEXT(e0, k0, s0, ac_table, failed0);
+        NEXT(e1, k1, s1, ac_table, failed1);
+    }
+    rest_of_block(&s0, ac_table, k0, c0, &failed0);
+    rest_of_block(&s1, ac_table, k1, c1, &failed1);
+    put_back(b[0], s0, failed0);
+    put_back(b[1], s1, failed1);
     return more;
 }
 
 void fl_skip_block(struct fl_bit_reader *b, const struct fl_huff_dc *dc_table,
                    const struct fl_huff_ac *ac_table, int *dc)
 {
-    struct {
-        uint64_t bits;
-        const uint8_t *p;
-        uint32_t n;
-    } s;
     bool failed = false;
     uint32_t k = 0, e;
 
     REFILL(*b);
     *dc += dc_difference(b, dc_table);
-    s.bits = b->bits;
-    s.p = b->p;
-    s.n = b->n;
+    struct lane s = lane_of(b);
     for (;;) {
-        AC_ENTRY(e, s, ac_table, failed);
-        k += FL_HUFF_STEP(e);
+        NEXT(e, k, s, ac_table, failed);
         TAKE(s, e);
         if (k >= 63)
             break;
         REFILL(s);
-        AC_ENTRY(e, s, ac_table, failed);
-        k += FL_HUFF_STEP(e);
+        NEXT(e, k, s, ac_table, failed);
         TAKE(s, e);
         if (k >= 63)
             break;
     }
-    b->bits = s.bits;
-    b->p = s.p;
-    b->n = s.n & 63;
-    b->failed |= failed;
+    put_back(b, s, failed);
 }
 
 void fl_skip_mcus(struct fl_bit_reader *b, const struct fl_mcu *mcu, uint32_t n, int dc[4])

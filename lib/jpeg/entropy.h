@@ -55,6 +55,12 @@ static inline uint64_t fl_reader_left(const struct fl_bit_reader *b)
 bool fl_decode_block(struct fl_bit_reader *b, const struct fl_huff_dc *dc_table,
                      const struct fl_huff_ac *ac_table, int *dc, int16_t coefficients[64]);
 
+/* The same for two independent readers that stand before a block of one and the same component. One's
+ * look-ups wait for the last; the other's fill the time. Returns bit i: coefficients besides DC in i. */
+unsigned fl_decode_blocks(struct fl_bit_reader *const b[2], const struct fl_huff_dc *dc_table,
+                          const struct fl_huff_ac *ac_table, int *const dc[2],
+                          int16_t coefficients[2][64]);
+
 /* The same without storing anything but the predictor. */
 void fl_skip_block(struct fl_bit_reader *b, const struct fl_huff_dc *dc_table,
                    const struct fl_huff_ac *ac_table, int *dc);

@@ -95,7 +95,7 @@ static void line4(int32_t *v, int step, int bits)
     v[3 * step] = descale(even + e2 - o1, bits);
 }
 
-void fl_idct4_c(const int16_t *c, const int16_t *q, uint8_t *out, ptrdiff_t stride)
+static void idct4(const int16_t *c, const int16_t *q, uint8_t *out, ptrdiff_t stride)
 {
     int32_t v[64];
 
@@ -175,7 +175,7 @@ static void h2v2(const int16_t *in, uint8_t *out, int n)
 
 const struct fl_pixel_ops fl_pixel_ops_c = {
     .name = "c",
-    .idct = { fl_idct1_c, fl_idct2_c, fl_idct4_c, idct8 },
+    .idct = { fl_idct1_c, fl_idct2_c, idct4, idct8 },
     .ycc_rgb = fl_ycc_rgb_c,
     .h2v1 = h2v1,
     .h2v2 = h2v2,

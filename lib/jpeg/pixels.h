@@ -36,7 +36,6 @@ const struct fl_pixel_ops *fl_pixel_ops_get(enum fl_cpu most);
 /* Private to the pixels_*.c files. */
 extern const struct fl_pixel_ops fl_pixel_ops_c;
 extern const struct fl_pixel_ops fl_pixel_ops_avx2; // x86-64 builds only
-void fl_idct4_c(const int16_t *c, const int16_t *q, uint8_t *out, ptrdiff_t stride);
 void fl_idct2_c(const int16_t *c, const int16_t *q, uint8_t *out, ptrdiff_t stride);
 void fl_idct1_c(const int16_t *c, const int16_t *q, uint8_t *out, ptrdiff_t stride);
 void fl_ycc_rgb_c(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *rgb, int n);
