@@ -27,9 +27,10 @@ struct picture {
     struct fl_slice_table table;
     struct fl_slice_bytes headers[FL_SLICE_HEADERS];
     uint8_t *table_memory;
+    struct fl_slice_bytes entries; // of the original
 };
 
-enum way { FULL, REGION, SLICE, DIRECT, DIRECT_FILE, WAYS };
+enum way { FULL, REGION, SLICE, DIRECT, DIRECT_FILE, DIRECT_ENTRIES, WAYS };
 
 static const char *const names[WAYS] = {
     [FULL] = "full decode, libjpeg-turbo",
@@ -37,6 +38,7 @@ static const char *const names[WAYS] = {
     [SLICE] = "slice + scale, libjpeg-turbo",
     [DIRECT] = "slice + scale, own decoder",
     [DIRECT_FILE] = "region + scale of the original, own decoder",
+    [DIRECT_ENTRIES] = "the same with entry points",
 };
 
 struct bench {
@@ -138,8 +140,10 @@ static bool decode(struct bench *b, enum way way, const struct picture *p, struc
     case REGION:
         return libjpeg(p->original, p->original_len, scale, decoded, b->rgb);
     case DIRECT_FILE:
+    case DIRECT_ENTRIES:
         return !fl_direct_file(b->direct, p->original, p->original_len,
-                               (struct fl_slice_bytes){ 0 }, &view, &err) &&
+                               way == DIRECT_FILE ? (struct fl_slice_bytes){ 0 } : p->entries,
+                               &view, &err) &&
                direct(b);
     default:
         break;
@@ -171,11 +175,25 @@ static void round_of(struct bench *b, uint32_t round)
         for (int w = 0; w < WAYS; w++) {
             const enum way way = (enum way)((w + (int)i + (int)round) % WAYS);
             const int64_t begin = fl_thread_cpu_ns();
-            if (!decode(b, way, p, box, scale))
+            if (!decode(b, way, p, box, scale)) {
                 b->refused++;
+                fprintf(stderr, "picture %zu, %s: no\n", i, names[way]);
+            }
             b->spent[way] += fl_thread_cpu_ns() - begin;
         }
     }
+}
+
+/* Entry points of an original; none where libjpeg-turbo would warn of it. */
+static uint64_t find_entries(struct bench *b, struct picture *p)
+{
+    struct fl_slice_bytes made;
+    FlError err;
+
+    if (fl_direct_entries(b->direct, p->original, p->original_len, &made, &err))
+        return 0;
+    p->entries = (struct fl_slice_bytes){ memcpy(malloc(made.len), made.data, made.len), made.len };
+    return made.len;
 }
 
 static void load(struct bench *b, const char *folder, uint32_t interval)
@@ -184,7 +202,8 @@ static void load(struct bench *b, const char *folder, uint32_t interval)
     const struct fl_slice_options opt = { .interval = interval };
     struct dirent **list;
     const int count = scandir(folder, &list, NULL, alphasort);
-    uint64_t in = 0, out = 0, blobs = 0, headers[FL_SLICE_HEADERS] = { 0 }, segments = 0;
+    uint64_t in = 0, out = 0, blobs = 0, entries = 0, headers[FL_SLICE_HEADERS] = { 0 },
+             segments = 0;
     const int64_t begin = fl_now_ns();
 
     b->pictures = calloc(count > 0 ? (size_t)count : 1, sizeof(*b->pictures));
@@ -211,6 +230,7 @@ static void load(struct bench *b, const char *folder, uint32_t interval)
             headers[h] += parts.headers[h].len;
         }
         in += p->original_len;
+        entries += find_entries(b, p);
         out += r.len;
         blobs += parts.blob.len;
         segments += (uint64_t)p->table.segments * p->table.mcu_rows;
@@ -225,6 +245,8 @@ static void load(struct bench *b, const char *folder, uint32_t interval)
         (double)segments / n, (double)out / (double)segments);
     printf("index: blob %.0f bytes a picture, header strings %.0f + %.0f before deduplication\n",
            (double)blobs / n, (double)headers[0] / n, (double)headers[1] / n);
+    printf("entry points of the originals: %.0f bytes a picture, %.4f of their size\n",
+           (double)entries / n, (double)entries / (double)in);
     fl_slicer_free(slicer);
 }
 

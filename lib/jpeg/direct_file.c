@@ -144,8 +144,9 @@ int fl_direct_file(struct fl_direct *d, const uint8_t *jpeg, size_t len,
     struct fl_entry_table *t = &d->file.entries;
     if (fl_entry_unpack(t, entries.data, entries.len) || t->frame.width != d->frame.width ||
         t->frame.height != d->frame.height || t->frame.n_components != d->frame.n_components ||
-        memcmp(t->frame.h, d->frame.h, 3) || memcmp(t->frame.v, d->frame.v, 3) ||
-        t->data_offset != h.scan_offset || t->interval != h.restart)
+        memcmp(t->frame.h, d->frame.h, d->frame.n_components) ||
+        memcmp(t->frame.v, d->frame.v, d->frame.n_components) || t->data_offset != h.scan_offset ||
+        t->interval != h.restart)
         return fl_err_set(err, FL_ERR(EBADMSG), FL_STAGE_DECODE,
                           "JPEG: the entry points of the index are not those of this file");
     return 0;

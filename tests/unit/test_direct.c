@@ -197,6 +197,11 @@ static void channels(void)
     }
     free(full.data);
     free(jpeg);
+    jpeg =
+        encode(120, 70, 5, 0, &len); // grey after colour: nothing of the one is left for the other
+    T_OK(slice(jpeg, len, 0, &s));
+    check_picture(&s, jpeg, len, 10, &rng);
+    free(jpeg);
     jpeg = encode(120, 70, 0, ENCODE_RGB, &len);
     T_OK(slice(jpeg, len, 0, &s));
     check_picture(&s, jpeg, len, 10, &rng);
