@@ -46,6 +46,8 @@ def arguments():
     p.add_argument("--outputs", default="u8,f32")
     p.add_argument("--cores", default="1,2", help="numbers of cores to measure with")
     p.add_argument("--first-core", type=int, default=0)
+    p.add_argument("--realtime", action="store_true",
+                   help="measure with real-time scheduling, where the machine has other work (needs root)")
     p.add_argument("--table")
     p.add_argument("--plot")
     return p.parse_args()
@@ -91,8 +93,16 @@ def command(args, folder, peer, cores, output):
 def measure(args, folder, peer, cores, output):
     """{images_per_second, per_cpu_second, version} or None."""
     affinity = ",".join(str(args.first_core + i) for i in range(cores))
-    done = subprocess.run(["taskset", "-c", affinity, *command(args, folder, peer, cores, output)], capture_output=True,
-                          text=True, timeout=300)
+    first = ["chrt", "-r", "1"] if args.realtime and peer in OURS else []
+    # Memory that was freed is used again, not given back: page faults are dear on virtual machines.
+    env = dict(os.environ, MALLOC_MMAP_THRESHOLD_="1073741824", MALLOC_TRIM_THRESHOLD_="4294967296",
+               MALLOC_TOP_PAD_="67108864", **({"FL_PEERS_REALTIME": "1"} if args.realtime else {}))
+    try:
+        done = subprocess.run([*first, "taskset", "-c", affinity, *command(args, folder, peer, cores, output)],
+                              capture_output=True, text=True, timeout=300, env=env)
+    except subprocess.TimeoutExpired:
+        print(f"{peer} did not end within 300 s", file=sys.stderr)
+        return None
     if done.returncode:
         print(f"{peer} failed: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
         return None
