@@ -52,7 +52,6 @@ static void begin(struct fl_read *r, struct fl_read_op *op, struct fl_extent *x)
         .extent = x, .begin = from, .end = from + n, .target = from + n, .reached = from
     };
     op->io.buf_slot = x->buf_slot;
-    op->io.flags = x->file->direct ? 0 : FL_IO_SPREAD;
     x->issued += n;
     x->ops++;
     ask(r, op);

@@ -18,10 +18,8 @@
 
 struct fl_io;
 
-#define FL_IO_BLOCKING                                                                             \
-    1u // do not try without blocking first: let a worker of the backend sit it out
-#define FL_IO_SPREAD                                                                               \
-    2u // a buffered read that is likely in the page cache: copying may go to a worker
+/* Do not try without blocking first: let a worker of the backend sit it out. */
+#define FL_IO_BLOCKING 1u
 
 struct fl_io_op {
     int fd;

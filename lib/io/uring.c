@@ -41,7 +41,6 @@ struct uring {
     unsigned n_files;
     unsigned flags;                          // IORING_SETUP_* that the kernel took
     unsigned inflight;                       // reads submitted and not reaped
-    unsigned spread, spread_max;             // of these, handed to workers because they only copy
     struct fl_io_op *backlog, **backlog_end; // taken while the submission queue was full
     int wake_fd;
     bool armed;         // the poll of wake_fd is in flight
@@ -222,9 +221,6 @@ static int uring_open(struct fl_io **out, const struct fl_io_cfg *cfg)
     }
     unsigned workers[2] = { WORKERS_MAX, WORKERS_MAX };
     io_uring_register_iowq_max_workers(&u->ring, workers); // Linux 5.15; a bound, not a need
-    // Where there are processors to spare: with two, a trial gained nothing and cost a tenth more.
-    const unsigned share = (unsigned)fl_cpu_count() / 4;
-    u->spread_max = share > WORKERS_MAX / 2 ? WORKERS_MAX / 2 : share;
     *out = (struct fl_io *)u;
     return 0;
 fail:
@@ -245,19 +241,6 @@ static struct io_uring_sqe *entry(struct uring *u)
     return io_uring_get_sqe(&u->ring);
 }
 
-/* Copying out of the page cache happens in whoever submits; past one thread's rate, workers share
- * it. */
-static bool hand_to_worker(struct uring *u, struct fl_io_op *op)
-{
-    if (op->flags & FL_IO_BLOCKING)
-        return true;
-    if (!(op->flags & FL_IO_SPREAD) || u->spread >= u->spread_max)
-        return false;
-    u->spread++;
-    op->flags |= FL_IO_SPREAD << 16; // counted
-    return true;
-}
-
 static bool prepare(struct uring *u, struct fl_io_op *op)
 {
     struct io_uring_sqe *sqe = entry(u);
@@ -271,7 +254,9 @@ static bool prepare(struct uring *u, struct fl_io_op *op)
     else
         io_uring_prep_read(sqe, fd, op->buf, op->length, op->offset);
     unsigned flags = fixed_file ? IOSQE_FIXED_FILE : 0;
-    if (hand_to_worker(u, op))
+    // Never for mere copies out of the page cache: handing them to the kernel's workers cost a quarter of
+    // the rate on 16 processors (docs/performance.md).
+    if (op->flags & FL_IO_BLOCKING)
         flags |= IOSQE_ASYNC;
     io_uring_sqe_set_flags(sqe, flags);
     io_uring_sqe_set_data(sqe, op);
@@ -352,8 +337,6 @@ static unsigned reap(struct uring *u, struct fl_io_op **done, unsigned max, bool
         } else if (data != TAG_CANCEL) {
             struct fl_io_op *op = (struct fl_io_op *)(uintptr_t)data;
             op->result = cqe->res;
-            u->spread -= op->flags >= FL_IO_SPREAD << 16;
-            op->flags &= 0xFFFF;
             done[n++] = op;
         }
     }
