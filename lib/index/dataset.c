@@ -173,8 +173,12 @@ static int find_index(struct opening *o)
         return no_memory(o->path);
     if ((err = fl_dataset_check_finished(o->root)))
         return err;
-    if (!(err = try_index(o)))
+    if (!(err = try_index(o))) {
+        // The comparison need not be made again at the next open; if the times cannot be written, it is.
+        if (o->mtimes && o->opt.index == FL_INDEX_AUTO && !fl_index_retime(o->ix, o->mtimes))
+            fl_log(&o->log, FL_LOG_INFO, "%s has the archives' new times now", o->index_path);
         return 0;
+    }
     if (!may_rebuild(o, err))
         return advise(o, err);
     if (err != FL_ERR(ENOENT))
@@ -185,6 +189,7 @@ static int find_index(struct opening *o)
 int fl_dataset_open(FlDataset **out, const char *path, const FlDatasetOptions *options)
 {
     struct opening o = { .path = path };
+    const FlError before = *fl_err_slot();
     FlDataset *ds;
     int err;
 
@@ -212,6 +217,7 @@ int fl_dataset_open(FlDataset **out, const char *path, const FlDatasetOptions *o
     ds->ix = o.ix;
     ds->mtimes = o.mtimes;
     *out = ds;
+    *fl_err_slot() = before; // what was tried on the way is no failure of this call
     return 0;
 }
 

@@ -15,6 +15,10 @@
 int fl_stale_check(const struct fl_index *ix, const char *root, const FlDatasetOptions *opt,
                    const struct fl_log *log, int64_t **mtimes);
 
+/* Write these times of the containers into the index file, which is replaced as a whole; the open index stays as
+ * it is. 0, or an error with a sentence: then the file is as it was. */
+int fl_index_retime(const struct fl_index *ix, const int64_t *mtimes);
+
 /* The file's hash as the index's kind of containers has it. */
 int fl_container_hash(const struct fl_index *ix, int fd, const char *path, uint64_t *hash);
 

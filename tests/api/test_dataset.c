@@ -108,6 +108,7 @@ static void test_modes(void)
     T_EQ(try_open("modes", FL_INDEX_REQUIRE, &m, &n), FL_ERR(ENOENT));
     T_HAS(fl_last_error()->message, "feedline index ");
     T_EQ(try_open("modes", FL_INDEX_AUTO, &m, &n), 0);
+    T_HAS(fl_last_error()->message, "feedline index "); // success leaves the last failure as it was
     T_EQ(n, 6);
     T_OK(exists("modes/index.fli"));
     T_EQ(try_open("modes", FL_INDEX_REQUIRE, &m, &n), 0);
@@ -117,6 +118,13 @@ static void test_modes(void)
     set_mtime("modes/000.tar", 1000000000);
     T_EQ(try_open("modes", FL_INDEX_REQUIRE, &m, &n), 0);
     T_HAS(m.last, "1 of 2 archives have another time");
+    T_EQ(try_open("modes", FL_INDEX_REQUIRE, &m, &n), 0);
+    T_HAS(m.last, "1 of 2 archives have another time"); // REQUIRE writes nothing
+    T_EQ(try_open("modes", FL_INDEX_AUTO, &m, &n), 0);
+    T_HAS(m.last, "has the archives' new times now");
+    T_EQ(try_open("modes", FL_INDEX_REQUIRE, &m, &n), 0);
+    T_STR(m.last, ""); // and so it need not be compared again
+    T_EQ(n, 6);
 
     t_case("relabelled: other time, same size, other label");
     make_shard("modes", 0, 3, 1, "text");

@@ -2,6 +2,7 @@
 /* index.fli written and read back: all sections, both kinds of cache, threads, damage at every byte. */
 #define _GNU_SOURCE
 #include "index/index.h"
+#include "index/stale.h"
 #include "index/writer.h"
 
 #include <pthread.h>
@@ -449,6 +450,49 @@ static void test_path_keys(void)
     fl_index_close(&ix);
 }
 
+/* Other times in a file whose containers straddle blocks: all of them, and nothing else. */
+static void test_retime(void)
+{
+    enum { N = 9000 }; // 288,000 bytes of containers: several blocks
+    struct fl_index_writer *w;
+    struct fl_index *ix = NULL;
+    struct fl_index_container c;
+    int64_t *times = malloc(N * sizeof(*times)), bad;
+    uint64_t before;
+    char text[64];
+
+    t_case("new times");
+    T_EQ(fl_index_writer_new(&w, FL_KIND_TAR), 0);
+    T_EQ(fl_index_writer_class(w, "odd"),
+         0); // so that items do not begin at multiples of their size
+    for (int i = 0; i < N; i++) {
+        snprintf(text, sizeof(text), "%d.tar", i);
+        T_EQ(fl_index_writer_container(w, text, (uint64_t)i, i, 7), i);
+        times[i] = -5 * (int64_t)i;
+    }
+    T_EQ(fl_index_writer_write(w, path_of("times.fli"), NULL), 0);
+    fl_index_writer_free(&w);
+    T_EQ(fl_index_open(&ix, path_of("times.fli"), 0), 0);
+    before = fl_index_info(ix)->fingerprint;
+    T_EQ(fl_index_retime(ix, times), 0);
+    fl_index_close(&ix);
+    T_EQ(fl_index_open(&ix, path_of("times.fli"), 0), 0);
+    T_OK(fl_index_info(ix)->fingerprint == before);
+    T_EQ(fl_index_check(ix, &bad), 0);
+    for (int i = 0; i < N; i++) {
+        T_EQ(fl_index_container(ix, (uint32_t)i, &c), 0);
+        T_EQ(c.mtime_ns, times[i]);
+        T_EQ(c.size, i);
+        T_EQ(c.hash, 7);
+        snprintf(text, sizeof(text), "%d.tar", i);
+        char path[64];
+        T_OK(fl_index_container_path(ix, (uint32_t)i, path, sizeof(path)) > 0 &&
+             !strcmp(path, text));
+    }
+    fl_index_close(&ix);
+    free(times);
+}
+
 /* A file that is cut while it is open gives errors, no signal. */
 static void test_cut_while_open(void)
 {
@@ -488,6 +532,7 @@ int main(void)
     test_path_keys();
     test_refusals();
     test_cut_while_open();
+    test_retime();
     test_damage();
     snprintf(command, sizeof(command), "rm -r %s", folder);
     T_EQ(system(command), 0);
