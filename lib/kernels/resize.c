@@ -116,23 +116,35 @@ static int bits_of(const struct fl_axis_spec *spec)
     return n8 >= 32 * r ? 16 : n8 >= 16 * r ? 15 : 14;
 }
 
-/* The weights of one output pixel: `raw` falls to both sides of its top. */
-static void weigh(const struct geometry *g, int64_t x, int32_t start, int32_t count, int bits,
-                  int16_t *w)
+/* floor(a / b) of whole numbers below 2^53 by one division of doubles, which may run several at a time: the
+ * quotient lies at least 1 / b below the next whole number, and rounding moves it by less, as a < 2^53. */
+static int32_t floor_quotient(double a, double b)
 {
-    const int64_t centre = g->step * x - g->offset;
-    int64_t sum = 0, c = 0;
-    uint32_t before = 0;
+    return (int32_t)(a / b);
+}
 
-    for (int32_t i = 0; i < count; i++) {
-        const int64_t d = g->unit * (start + i) - centre;
-        sum += g->m2 - (d < 0 ? -d : d);
+static int64_t raw(const struct geometry *g, int64_t centre, int32_t p)
+{
+    const int64_t d = g->unit * p - centre;
+    return g->m2 - (d < 0 ? -d : d);
+}
+
+/* The weights of one output pixel, whose first tap is start. C << bits stays below 2^53: at
+ * most 65535 taps of 2 x 524280 each, times 65536. */
+static void weigh(const struct geometry *g, int64_t centre, int32_t start, int bits, int16_t *w)
+{
+    int64_t sum = 0, c = 0, v;
+    int32_t count = 0, before = 0;
+
+    while (start + count < g->last && (v = raw(g, centre, start + count)) > 0) {
+        sum += v;
+        count++;
     }
+    const double divisor = (double)sum;
+    const int64_t half = sum >> 1;
     for (int32_t i = 0; i < count; i++) {
-        const int64_t d = g->unit * (start + i) - centre;
-        c += g->m2 - (d < 0 ? -d : d);
-        const uint32_t upto =
-            (uint32_t)((((uint64_t)c << bits) + ((uint64_t)sum >> 1)) / (uint64_t)sum);
+        c += raw(g, centre, start + i);
+        const int32_t upto = floor_quotient((double)((c << bits) + half), divisor);
         w[i] = (int16_t)(upto - before);
         before = upto;
     }
@@ -149,12 +161,14 @@ void fl_axis_make(struct fl_axis *axis, const struct fl_axis_spec *spec, void *m
     axis->start = mem;
     axis->weights = (int16_t *)((char *)mem + round64((size_t)spec->n * sizeof(axis->start[0])));
 
-    for (int32_t i = 0; i < spec->n; i++) {
-        const int64_t x = (int64_t)spec->first + i;
-        const int32_t start = first_tap(&g, x), count = end_tap(&g, x) - start;
-        int16_t *w = axis->weights + (size_t)i * (size_t)axis->taps;
+    int64_t centre = g.step * spec->first - g.offset;
+    int32_t start = axis->lo;
+    int16_t *w = axis->weights;
+    memset(w, 0, (size_t)axis->n * (size_t)axis->taps * sizeof(*w));
+    for (int32_t i = 0; i < spec->n; i++, centre += g.step, w += axis->taps) {
+        while (raw(&g, centre, start) <= 0)
+            start++;
         axis->start[i] = start;
-        weigh(&g, x, start, count, axis->bits, w);
-        memset(w + count, 0, (size_t)(axis->taps - count) * sizeof(*w));
+        weigh(&g, centre, start, axis->bits, w);
     }
 }

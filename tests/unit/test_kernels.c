@@ -44,6 +44,34 @@ static struct fl_axis make(const struct fl_axis_spec *spec)
     return axis;
 }
 
+/* The definition of resize.h, letter by letter, in whole numbers. */
+static int count_wrong_weights(const struct fl_axis_spec *s, const struct fl_axis *axis)
+{
+    const int64_t b8 = (int64_t)s->box * s->scale, n8 = (int64_t)s->size * s->scale, r = s->resized;
+    const int64_t m2 = 2 * (n8 > 8 * r ? n8 : 8 * r);
+    int bad = 0;
+
+    for (int i = 0; i < axis->n; i++) {
+        const int64_t x = s->first + i;
+        const int16_t *w = axis->weights + (size_t)i * (size_t)axis->taps;
+        int64_t sum = 0, c = 0;
+        for (int pass = 0; pass < 2; pass++)
+            for (int k = 0; k < axis->taps; k++) {
+                const int64_t p = axis->start[i] + k;
+                int64_t raw = m2 - llabs(8 * r * (2 * p + 1) - 2 * r * b8 - (2 * x + 1) * n8);
+                raw = raw < 0 || p < b8 / 8 || p >= (b8 + n8 + 7) / 8 ? 0 : raw;
+                if (pass == 0) {
+                    sum += raw;
+                    continue;
+                }
+                const int64_t before = ((c << axis->bits) + (sum >> 1)) / sum;
+                c += raw;
+                bad += w[k] != ((c << axis->bits) + (sum >> 1)) / sum - before;
+            }
+    }
+    return bad;
+}
+
 /* Weights against the triangle in floating point: Pillow's geometry, pixels outside the box left out. */
 static void check_axis(const struct fl_axis_spec *s)
 {
@@ -51,7 +79,7 @@ static void check_axis(const struct fl_axis_spec *s)
     const double scale = s->scale / 8.0, b0 = s->box * scale, n = s->size * scale;
     const double ratio = n / s->resized, support = ratio > 1 ? ratio : 1;
     const int first = (int)floor(b0), last = (int)ceil(b0 + n);
-    int lo = 1 << 30, hi = 0, bad = 0;
+    int lo = 1 << 30, hi = 0, bad = count_wrong_weights(s, &axis);
     double worst = 0;
 
     for (int i = 0; i < axis.n; i++) {
