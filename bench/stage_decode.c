@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "crop.h"
 #include "jpeg/decode.h"
+#include "jpeg/direct.h"
 #include "jpeg/slice.h"
 
 enum { MAX_FILES = 4096, MAX_ROUNDS = 99, MAX_VARIANTS = 16 };
@@ -25,6 +26,7 @@ struct photo {
     uint8_t *blob;
     size_t blob_len;
     struct fl_slice_bytes headers[FL_SLICE_HEADERS];
+    struct fl_slice_bytes entries; // empty: none could be made
 };
 
 struct bench {
@@ -41,23 +43,53 @@ struct bench {
 struct variant {
     const char *name;
     const char *what;
-    enum fl_cpu cpu;
-    bool no_resize; // kernels that do nothing: the price of decoding alone
-    bool whole;     // all pixels at full scale
-    bool exact, slice, normalize;
+    enum fl_cpu cpu; // of the resampler
+    bool codec;      // libjpeg-turbo alone, slices as JPEGs of their own
+    bool no_resize;  // kernels that do nothing: the price of decoding alone
+    bool whole;      // all pixels at full scale
+    bool exact, entries, slice, normalize;
 };
 
 static const struct variant variants[] = {
-    { "full", "whole picture, decoding alone", FL_CPU_BEST, .no_resize = true, .whole = true },
-    { "region", "region + scale, decoding alone", FL_CPU_BEST, .no_resize = true },
-    { "exact", "region, full scale, resized", FL_CPU_BEST, .exact = true },
-    { "c", "region + scale, resized in plain C", FL_CPU_C, .slice = false },
-    { "auto", "region + scale, resized", FL_CPU_BEST, .slice = false },
-    { "f32", "region + scale, resized, float32 NCHW", FL_CPU_BEST, .normalize = true },
-    { "slice-decode", "slice + scale, decoding alone", FL_CPU_BEST, .no_resize = true,
+    { .name = "codec-full",
+      .what = "libjpeg-turbo: whole picture, decoding alone",
+      .codec = true,
+      .no_resize = true,
+      .whole = true },
+    { .name = "codec-region",
+      .what = "libjpeg-turbo: region + scale, decoding alone",
+      .codec = true,
+      .no_resize = true },
+    { .name = "codec",
+      .what = "libjpeg-turbo: region + scale, resized",
+      .codec = true,
+      .cpu = FL_CPU_BEST },
+    { .name = "codec-slice",
+      .what = "libjpeg-turbo: slice as a JPEG, scale, resized",
+      .codec = true,
+      .cpu = FL_CPU_BEST,
       .slice = true },
-    { "slice", "slice + scale, resized", FL_CPU_BEST, .slice = true },
-    { "slice-f32", "slice + scale, resized, float32 NCHW", FL_CPU_BEST, .slice = true,
+    { .name = "decode", .what = "region + scale, decoding alone", .no_resize = true },
+    { .name = "exact", .what = "region at full scale, resized", .cpu = FL_CPU_BEST, .exact = true },
+    { .name = "c", .what = "region + scale, resized in plain C", .cpu = FL_CPU_C },
+    { .name = "auto", .what = "region + scale, resized", .cpu = FL_CPU_BEST },
+    { .name = "f32",
+      .what = "region + scale, resized, float32 NCHW",
+      .cpu = FL_CPU_BEST,
+      .normalize = true },
+    { .name = "entries",
+      .what = "region + scale by entry points, resized",
+      .cpu = FL_CPU_BEST,
+      .entries = true },
+    { .name = "slice-decode",
+      .what = "slice + scale, decoding alone",
+      .no_resize = true,
+      .slice = true },
+    { .name = "slice", .what = "slice + scale, resized", .cpu = FL_CPU_BEST, .slice = true },
+    { .name = "slice-f32",
+      .what = "slice + scale, resized, float32 NCHW",
+      .cpu = FL_CPU_BEST,
+      .slice = true,
       .normalize = true },
 };
 enum { N_VARIANTS = sizeof(variants) / sizeof(variants[0]) };
@@ -175,6 +207,20 @@ static void slice_all(struct bench *b)
     fl_slicer_free(s);
 }
 
+static void make_entries(struct bench *b)
+{
+    struct fl_direct *d = must(fl_direct_new(1 << 20, 0, FL_CPU_BEST));
+
+    for (int i = 0; i < b->n; i++) {
+        struct photo *p = &b->photos[i];
+        struct fl_slice_bytes blob;
+        FlError err;
+        if (!fl_direct_entries(d, p->data, p->len, &blob, &err))
+            p->entries = (struct fl_slice_bytes){ copy(blob.data, blob.len), blob.len };
+    }
+    fl_direct_free(d);
+}
+
 /* ---- one picture ---- */
 
 static struct fl_crop view_of(const struct bench *b, const struct variant *v, int index, int round)
@@ -192,24 +238,28 @@ static struct fl_crop view_of(const struct bench *b, const struct variant *v, in
     return fl_crop_draw(&image, &key, w, h);
 }
 
-/* The slice that the view needs, as a JPEG of its own in b->cut. */
-static size_t cut(struct bench *b, const struct photo *p, struct fl_jpeg_request *req)
+/* From the slice that the view needs: straight from its row groups, or as a JPEG of its own. */
+static int decode_slice(struct bench *b, struct fl_jpeg_decoder *dec, const struct photo *p,
+                        struct fl_jpeg_request *req, bool codec, FlError *err)
 {
     const struct fl_crop *c = &req->crop;
     const int scale = fl_resize_scale(c->box.w, c->box.h, c->rw, c->rh, req->exact);
     struct fl_slice_table table;
     struct fl_slice_range range;
-    FlError err = { .message = "not a table" };
     size_t len = 0;
+    int r;
 
     if (fl_slice_table_unpack(&table, p->blob, p->blob_len) ||
-        fl_slice_range(&table, fl_resize_reach(c, scale), scale, &range) ||
-        fl_slice_cut(&table, &range, p->headers, p->sliced + range.offset, b->cut, b->cut_size,
-                     &len, &err))
-        die("slice", err.message);
+        fl_slice_range(&table, fl_resize_reach(c, scale), scale, &range))
+        die("slice", "not a table");
+    const struct fl_jpeg_slice slice = { &table, &range, p->headers, p->sliced + range.offset };
+    if (!codec && (r = fl_jpeg_decode_slice(dec, &slice, req, err)) != FL_ERR(ENOTSUP))
+        return r;
+    if ((r = fl_slice_cut(&table, &range, p->headers, slice.bytes, b->cut, b->cut_size, &len, err)))
+        return r;
     req->origin_x = range.rect.x;
     req->origin_y = range.rect.y;
-    return len;
+    return fl_jpeg_decode(dec, b->cut, len, req, err, NULL);
 }
 
 static void decode_one(struct bench *b, struct fl_jpeg_decoder *dec, const struct variant *v,
@@ -221,20 +271,17 @@ static void decode_one(struct bench *b, struct fl_jpeg_decoder *dec, const struc
                                    .channels = 3,
                                    .tolerate = true,
                                    .dst = v->whole ? b->whole : b->out };
-    const uint8_t *data = p->data;
-    size_t len = p->len;
+    const size_t pixels = (size_t)b->size * (size_t)b->size;
     FlError err;
 
     req.stride = (ptrdiff_t)req.crop.rw * 3;
-    if (v->slice && p->sliced) {
-        len = cut(b, p, &req);
-        data = b->cut;
-    }
-    if (fl_jpeg_decode(dec, data, len, &req, &err, NULL))
+    if (v->entries)
+        req.entries = p->entries;
+    if (v->slice && p->sliced ? decode_slice(b, dec, p, &req, v->codec, &err)
+                              : fl_jpeg_decode(dec, p->data, p->len, &req, &err, NULL))
         die(v->name, err.message);
     if (v->normalize)
-        fl_kernels_get(v->cpu)->normalize(&b->normalize, b->out, (size_t)b->size * (size_t)b->size,
-                                          b->floats, (size_t)b->size * (size_t)b->size, true);
+        fl_kernels_get(v->cpu)->normalize(&b->normalize, b->out, pixels, b->floats, pixels, true);
 }
 
 /* ---- rounds ---- */
@@ -247,9 +294,9 @@ static void run(struct bench *b, const bool chosen[], int rounds)
     enum { block = 20 };
 
     for (int v = 0; v < N_VARIANTS; v++)
-        if (fl_jpeg_decoder_new(&decs[v], NULL,
-                                variants[v].no_resize ? &null_kernels
-                                                      : fl_kernels_get(variants[v].cpu)))
+        if (fl_jpeg_decoder_new(
+                &decs[v], &(struct fl_jpeg_limits){ .codec_alone = variants[v].codec },
+                variants[v].no_resize ? &null_kernels : fl_kernels_get(variants[v].cpu)))
             die("decoder", "cannot be made");
     for (int round = -1; round < rounds; round++) // round -1 warms up
         for (int first = 0; first < b->n; first += block)
@@ -381,7 +428,8 @@ int main(int argc, char **argv)
     static struct bench b;
     const char *dir = getenv("FL_TEST_SHARED");
     char path[4096];
-    bool chosen[MAX_VARIANTS] = { false }, any = false, slices = false, compare = false;
+    bool chosen[MAX_VARIANTS] = { false }, any = false, compare = false;
+    bool slices = false, entries = false;
     int rounds = 5, most = MAX_FILES;
 
     b.size = 224;
@@ -414,10 +462,13 @@ int main(int argc, char **argv)
     for (int v = 0; v < N_VARIANTS; v++) {
         chosen[v] |= !any;
         slices |= chosen[v] && variants[v].slice && !compare;
+        entries |= chosen[v] && variants[v].entries && !compare;
     }
     load(&b, path, most < MAX_FILES ? most : MAX_FILES);
     if (slices)
         slice_all(&b);
+    if (entries)
+        make_entries(&b);
     make_buffers(&b);
     if (compare) {
         compare_modes(&b, rounds);

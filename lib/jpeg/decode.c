@@ -62,9 +62,10 @@ int fl_jpeg_decoder_new(struct fl_jpeg_decoder **out, const struct fl_jpeg_limit
     dec->kernels = kernels ? kernels : fl_kernels_get(FL_CPU_BEST);
     dec->limits = fl_jpeg_limits_of(limits);
     const int err = fl_engine_init(&dec->engine, dec->limits.reserve, dec->limits.max_memory);
-    if (!err && fl_direct_is_fast())
+    const bool direct = fl_direct_is_fast() && !dec->limits.codec_alone;
+    if (!err && direct)
         dec->direct = fl_direct_new(dec->limits.reserve / 4, dec->limits.max_memory, FL_CPU_BEST);
-    if (err || (fl_direct_is_fast() && !dec->direct)) {
+    if (err || (direct && !dec->direct)) {
         fl_jpeg_decoder_free(dec);
         return err ? err : FL_ERR(ENOMEM);
     }

@@ -22,6 +22,7 @@ struct fl_jpeg_limits {
     size_t max_memory; // all that a decoder may hold at once; 0: as much as a picture of max_pixels
                        // needs
     size_t reserve;    // taken at open, enough for usual pictures; 0: 4 MiB
+    bool codec_alone;  // libjpeg-turbo does all the work; for tests and comparisons: same pixels
 };
 
 /* One for each worker; one thread at a time. Memory beyond the reserve is taken when a picture

@@ -279,7 +279,7 @@ static void test_prefixes(void)
         };
         int good_rows = 0;
         t_case(specs[i].name);
-        for (size_t n = 0; n < j.len; n += n < 700 || n + 8 > j.len ? 1 : 4) {
+        for (size_t n = 0; n < j.len; n += n < 700 || n + 8 > j.len ? 1 : 9) {
             // A copy of its own, so that an access behind the end is seen by the sanitizers.
             uint8_t *p = malloc(n ? n : 1);
             memcpy(p, j.data, n);
@@ -299,7 +299,7 @@ static void test_prefixes(void)
             }
             free(p);
         }
-        T_OK(specs[i].progressive || good_rows > 50); // all scans are read first
+        T_OK(specs[i].progressive || good_rows > 25); // all scans are read first
         T_EQ(decode_whole(j, 80, 64, 3, &err), 0);
         T_OK(!memcmp(out, full, 80 * 64 * 3));
         free(full);
@@ -324,7 +324,7 @@ static void test_mutations(void)
     t_case("mutations");
     for (size_t i = 0; i < T_LEN(specs); i++)
         made[i] = mj_make(&specs[i]);
-    for (int round = 0; round < 6000; round++) {
+    for (int round = 0; round < 3000; round++) {
         struct mj_bytes j = made[round % (int)T_LEN(specs)];
         j.data = memcpy(malloc(j.len), j.data, j.len);
         const size_t start = round % 3 ? 0 : marker(j, 0xDA);
@@ -348,8 +348,8 @@ static void test_mutations(void)
         bad += r < 0;
         free(j.data);
     }
-    T_OK(good > 500);
-    T_OK(bad > 500);
+    T_OK(good > 250);
+    T_OK(bad > 250);
     for (size_t i = 0; i < T_LEN(specs); i++)
         free(made[i].data);
     struct mj_bytes j = plain();
@@ -579,9 +579,10 @@ static void test_slices(void)
     fl_slicer_free(slicer);
 }
 
-int main(void)
+/* Everything with one decoder, which must hold no more memory at the end than after the first damage. */
+static void test_all(const struct fl_jpeg_limits *limits)
 {
-    T_EQ(fl_jpeg_decoder_new(&dec, NULL, NULL), 0);
+    T_EQ(fl_jpeg_decoder_new(&dec, limits, NULL), 0);
     test_kinds();
     test_refused();
     test_limits();
@@ -595,8 +596,14 @@ int main(void)
     test_slices();
     t_case("memory stays");
     T_EQ(fl_jpeg_decoder_bytes(dec), held);
-    T_HAS(fl_jpeg_codec(), "libjpeg-turbo 2.");
     fl_jpeg_decoder_free(dec);
+}
+
+int main(void)
+{
+    test_all(NULL);
+    test_all(&(struct fl_jpeg_limits){ .codec_alone = true });
+    T_HAS(fl_jpeg_codec(), "libjpeg-turbo 2.");
     fl_jpeg_decoder_free(NULL);
     return t_done();
 }

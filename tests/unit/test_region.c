@@ -112,7 +112,7 @@ static void sweep(struct fl_jpeg_decoder *dec, struct mj_bytes jpeg, const struc
     const int k = 8 / scale, w = spec->w / k, h = spec->h / k;
     const int longest = w > h ? w : h;
 
-    for (size_t i = 0; i < T_LEN(sizes); i += channels == 1 ? 2 : 1)
+    for (size_t i = 0; i < T_LEN(sizes); i += channels == 1 ? 3 : 1)
         for (int p = 0; p < longest; p++) {
             const int size_w = sizes[i] < w ? sizes[i] : w, size_h = sizes[i] < h ? sizes[i] : h;
             struct view v = { p % (w - size_w + 1), (p * 7 + 3) % (h - size_h + 1), size_w,
@@ -128,21 +128,32 @@ static void sweep(struct fl_jpeg_decoder *dec, struct mj_bytes jpeg, const struc
     free(full);
 }
 
+/* All positions at all scales by one decoder. */
+static void sweep_scales(struct fl_jpeg_decoder *dec, struct mj_bytes jpeg,
+                         const struct mj_spec *spec)
+{
+    for (int scale = 8; scale >= 1; scale /= 2)
+        if (spec->w >= 8 / scale && spec->h >= 8 / scale) {
+            sweep(dec, jpeg, spec, scale, 3);
+            sweep(dec, jpeg, spec, scale, 1);
+        }
+}
+
 int main(void)
 {
-    struct fl_jpeg_decoder *dec = NULL;
+    struct fl_jpeg_decoder *dec = NULL, *codec = NULL;
 
     T_EQ(fl_jpeg_decoder_new(&dec, NULL, NULL), 0);
+    T_EQ(fl_jpeg_decoder_new(&codec, &(struct fl_jpeg_limits){ .codec_alone = true }, NULL), 0);
     for (size_t i = 0; i < T_LEN(specs); i++) {
         t_case(specs[i].name);
         struct mj_bytes jpeg = mj_make(&specs[i]);
-        for (int scale = 8; scale >= 1; scale /= 2)
-            if (specs[i].w >= 8 / scale && specs[i].h >= 8 / scale) {
-                sweep(dec, jpeg, &specs[i], scale, 3);
-                sweep(dec, jpeg, &specs[i], scale, 1);
-            }
+        sweep_scales(codec, jpeg, &specs[i]);
+        if (!specs[i].progressive) // these go through libjpeg-turbo anyway
+            sweep_scales(dec, jpeg, &specs[i]);
         free(jpeg.data);
     }
     fl_jpeg_decoder_free(dec);
+    fl_jpeg_decoder_free(codec);
     return t_done();
 }
