@@ -5,6 +5,7 @@
 #define FL_TOOLS_COMMANDS_H
 
 int command_bench(int argc, char **argv);
+int command_doctor(int argc, char **argv);
 int command_index(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_shard(int argc, char **argv);

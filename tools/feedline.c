@@ -13,6 +13,7 @@ static const struct {
     const char *help;
 } commands[] = {
     { "bench", command_bench, "measure how fast batches come, and what limits" },
+    { "doctor", command_doctor, "say what this machine can feed, and what limits it" },
     { "index", command_index, "make the index of a dataset" },
     { "inspect", command_inspect, "show what a dataset holds, and one sample of it" },
     { "shard", command_shard, "write a dataset as tar shards with an index" },

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `feedline doctor`: what its files find out about the machine. */
+#ifndef FL_TOOLS_DOCTOR_H
+#define FL_TOOLS_DOCTOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <feedline/feedline.h>
+
+struct doctor_host {
+    int online, affinity;
+    double quota;       // processors' worth of the cgroup, 0: none
+    uint64_t available; // bytes of memory
+    uint64_t memlock;   // RLIMIT_MEMLOCK, UINT64_MAX: unlimited
+    int nodes;          // of NUMA
+    int uring_error;    // errno of io_uring_setup(), 0: allowed
+    int uring_disabled; // kernel.io_uring_disabled, -1: no such setting
+};
+
+struct doctor_drive {
+    bool direct;      // O_DIRECT works on the dataset's files
+    int direct_error; // errno if not
+    int files;        // looked at
+    double rate;      // bytes a second: 128 KiB at random, 32 threads
+};
+
+struct doctor_gpu {
+    bool cuda;     // a step of the CUDA runtime worked
+    char why[256]; // what it said, if not
+    int seen;      // GPUs that the driver's own library sees, -1: no such library
+    char driver[80], name[96];
+    int numa_node;                     // -1: unknown
+    int32_t cuda_driver, cuda_runtime; // 13000 for CUDA 13.0
+    uint64_t memory, memory_free;
+    double pinned, pageable; // GB/s
+};
+
+void doctor_look_at_host(struct doctor_host *h);
+
+/* Reads for about `seconds`. Leaves files = 0 if there is none to read. */
+void doctor_look_at_drive(struct doctor_drive *d, const FlDataset *ds, const char *root,
+                          double seconds);
+
+void doctor_look_at_gpu(struct doctor_gpu *g, int ordinal);
+
+#endif
