@@ -145,7 +145,9 @@ static int consume(struct run *run)
     const struct bench *b = run->b;
     int err = 0;
 
-    while (!bench_interrupted() && (b->seconds == 0 || now() - run->opened < b->seconds)) {
+    // One batch at least, however slow the machine is.
+    while (!bench_interrupted() &&
+           (b->seconds == 0 || run->r->batches == 0 || now() - run->opened < b->seconds)) {
         err = take(run);
         if (err < 0)
             return cli_last_error("bench");
@@ -252,6 +254,6 @@ int bench_run(const struct bench *b, struct bench_result *r)
     compare_copy(&run);
     bench_gpu_close(&run.gpu);
     if (!err && r->batches == 0)
-        return cli_failed("bench", "the run ended before the first batch: raise --seconds");
+        return cli_failed("bench", "interrupted before the first batch");
     return err;
 }

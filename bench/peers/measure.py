@@ -289,9 +289,9 @@ def dali(folder, cores, output):
 PEERS = {f.__name__: f for f in (tv_pil, tv_v2, dataloader, pil_draft, simplejpeg_cv2, spdl, ffcv, dali)}
 
 
-def processes():
-    """This process and the worker processes that it has started: pid and the fields of stat behind the name."""
-    me = os.getpid()
+def cpu_seconds():
+    """Of this process and of the worker processes that it has started."""
+    me, ticks = os.getpid(), 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
@@ -299,18 +299,8 @@ def processes():
         except OSError:
             continue
         if int(pid) == me or int(fields[1]) == me:
-            yield int(pid), fields
-
-
-def cpu_seconds():
-    return sum(int(f[11]) + int(f[12]) for _, f in processes()) / os.sysconf("SC_CLK_TCK")
-
-
-def take_the_core():
-    """Real-time scheduling for every thread, so that what else the machine does waits for the measurement."""
-    for pid, _ in processes():
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            os.sched_setscheduler(int(thread), os.SCHED_RR, os.sched_param(1))
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main():
@@ -322,8 +312,6 @@ def main():
     first = time.monotonic() - opened
     for _ in range(4):  # start-up, caches, compilers
         next(batches)
-    if os.environ.get("FL_PEERS_REALTIME"):
-        take_the_core()
     images, begun = 0, time.monotonic()
 
     cpu_begun = cpu_seconds()

@@ -93,10 +93,10 @@ def command(args, folder, peer, cores, output):
 def measure(args, folder, peer, cores, output):
     """{images_per_second, per_cpu_second, version} or None."""
     affinity = ",".join(str(args.first_core + i) for i in range(cores))
-    first = ["chrt", "-r", "1"] if args.realtime and peer in OURS else []
+    first = ["chrt", "-r", "1"] if args.realtime else []
     # Memory that was freed is used again, not given back: page faults are dear on virtual machines.
     env = dict(os.environ, MALLOC_MMAP_THRESHOLD_="1073741824", MALLOC_TRIM_THRESHOLD_="4294967296",
-               MALLOC_TOP_PAD_="67108864", **({"FL_PEERS_REALTIME": "1"} if args.realtime else {}))
+               MALLOC_TOP_PAD_="67108864")
     try:
         done = subprocess.run([*first, "taskset", "-c", affinity, *command(args, folder, peer, cores, output)],
                               capture_output=True, text=True, timeout=300, env=env)

@@ -39,6 +39,7 @@ check "cold" bash -c "'$FEEDLINE' bench '$work/shards' --epochs 1 --batch-size 1
 check "class folders" "$FEEDLINE" bench "$work/photos" --epochs 1 --batch-size 16 --exact --crop center --io pread
 check "synthetic" bash -c "TMPDIR='$work' '$FEEDLINE' bench --synthetic --photos 20 --epochs 1 --batch-size 4"
 check "what --synthetic made is gone" bash -c "! ls -d $work/feedline-* 2>/dev/null"
+check "one batch at least" bash -c "'$FEEDLINE' bench '$work/shards' --seconds 0.001 | grep -Eq '^measured .* 1 batches'"
 check "a short run says so" bash -c "'$FEEDLINE' bench '$work/shards' --epochs 1 --warmup 1000 | grep -q 'with the warm-up'"
 
 refuses 2 "give a dataset, or --synthetic" bench
