@@ -378,7 +378,8 @@ static int sleep_and_reap(struct fl_read *r, int64_t deadline)
 
 int fl_read_wait(struct fl_read *r, struct fl_sample **done, unsigned max, int64_t deadline_ns)
 {
-    int err = start(r);
+    const int err = start(r);
+    bool woken = false;
 
     if (err)
         return err;
@@ -390,26 +391,34 @@ int fl_read_wait(struct fl_read *r, struct fl_sample **done, unsigned max, int64
             kick(r);
             return take_done(r, done, max);
         }
+        if (woken)
+            return 0;
+        // Backends return for a wake-up too, but one that comes with operations that complete no sample must not be lost;
+        // nor may wake-ups without end keep what has ended from being seen.
+        woken = atomic_exchange(&r->woken, false);
         int64_t now = fl_now_ns();
         int64_t until = earlier(deadline_ns, fl_op_retry_due(r, now));
         if (r->cfg.stall_timeout_ns && r->inflight)
             until = earlier(until, r->progress_ns + r->cfg.stall_timeout_ns);
-        const int n = sleep_and_reap(r, until);
+        const int n = sleep_and_reap(r, woken ? 0 : until);
         if (n < 0)
             return n;
         if (n)
             continue;
+        if (woken)
+            return 0;
         now = fl_now_ns();
         if (r->cfg.stall_timeout_ns && r->inflight &&
             now - r->progress_ns >= r->cfg.stall_timeout_ns)
             return stalled(r);
-        if (now >= deadline_ns || now < until)
-            return 0; // in time, so it was a wake-up
+        if (now >= deadline_ns)
+            return 0;
     }
 }
 
 void fl_read_wake(struct fl_read *r)
 {
+    atomic_store(&r->woken, true);
     pthread_mutex_lock(&r->io_lock);
     r->woken_early |= !r->io_started;
     r->ops->wake(r->io);

@@ -342,6 +342,7 @@ int fl_extent_plan(struct fl_read *r, struct fl_sample *s)
     unsigned waiting;
     int code;
 
+    atomic_store(&r->arena.wake_at, UINT64_MAX); // awake: taking back a plan must not wake us again
     fl_ring_reclaim(&r->arena);
     const unsigned n = sort_requests(s, reqs);
     for (;;) {

@@ -69,6 +69,7 @@ struct fl_read {
                              // wake and stats; also these two
     bool io_started;         // its self-test is over
     bool woken_early;        // a wake-up came before that
+    _Atomic bool woken;      // by fl_read_wake(), not yet told
     bool started, stopped;
     int start_err;        // why the backend did not start
     uint64_t table_bytes; // taken from the budget
