@@ -3,6 +3,7 @@
  * device memory.
  *
  *   stage_gpu_jpeg pack FOLDER FILE [N]   slice the first N JPEGs of a folder into one file
+ *   stage_gpu_jpeg plain FOLDER FILE [N]  the same without slicing: decoded through entry points
  *   stage_gpu_jpeg check FILE [N]         decode N random crops on the GPU and on the CPU, compare all
  *   stage_gpu_jpeg damage FILE [N]        decode N damaged pictures (for compute-sanitizer)
  *   stage_gpu_jpeg time FILE [key=value] [-- ...]  images/s and stages: batch, threads, lanes, copy (1: engine,
@@ -20,6 +21,7 @@
 #include "base/clock.h"
 #include "crop.h"
 #include "jpeg/decode.h"
+#include "jpeg/upsampling.h"
 #include "tests/unit/gpu_jpeg_case.h"
 
 #define SIDE 224
@@ -33,8 +35,13 @@
         }                                                                                          \
     } while (0)
 
+#define EVERY 8       // MCUs between two entry points
+#define ENTRIES 20000 // most of a picture
+
 struct set {
     struct case_picture *pics;
+    struct fl_jpeg_segment **entries; // of pictures that are not sliced
+    size_t *n_entries;
     struct fl_slice_parts *parts; // header strings
     uint32_t n;
     uint8_t *bytes; // all files, pinned
@@ -74,7 +81,7 @@ static uint8_t *slurp(const char *path, size_t *len)
     return p;
 }
 
-static int pack(const char *folder, const char *to, uint32_t most)
+static int pack(const char *folder, const char *to, uint32_t most, bool plain)
 {
     struct fl_slicer *const slicer = fl_slicer_new();
     char **const names = need(100000 * sizeof(*names));
@@ -96,9 +103,9 @@ static int pack(const char *folder, const char *to, uint32_t most)
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
         uint8_t *const jpeg = slurp(path, &len);
         if (case_slice(&p, slicer, jpeg, len)) {
-            const uint32_t size = (uint32_t)p.len;
+            const uint32_t size = (uint32_t)(plain ? len : p.len);
             fwrite(&size, sizeof(size), 1, out);
-            fwrite(p.jpeg, 1, p.len, out);
+            fwrite(plain ? jpeg : p.jpeg, 1, size, out);
             done++;
         } else {
             kept++;
@@ -111,13 +118,60 @@ static int pack(const char *folder, const char *to, uint32_t most)
     return fclose(out) != 0;
 }
 
+static void load_sliced(struct case_picture *p, struct fl_slice_parts *keep,
+                        const struct fl_slice_parts *parts)
+{
+    FlError err;
+
+    p->blob = need(parts->blob.len);
+    memcpy(p->blob, parts->blob.data, parts->blob.len);
+    CHECK(fl_slice_table_unpack(&p->table, p->blob, parts->blob.len));
+    keep->blob = (struct fl_slice_bytes){ p->blob, parts->blob.len };
+    for (int i = 0; i < FL_SLICE_HEADERS; i++) {
+        uint8_t *const h = need(parts->headers[i].len);
+        memcpy(h, parts->headers[i].data, parts->headers[i].len);
+        keep->headers[i] = (struct fl_slice_bytes){ h, parts->headers[i].len };
+        CHECK(fl_gpu_jpeg_header_add(&p->header, h, parts->headers[i].len, &err));
+    }
+    CHECK(fl_gpu_jpeg_header_finish(&p->header, p->table.frame.width, p->table.frame.height,
+                                    p->table.interval, &err));
+}
+
+/* A JPEG as it is: its entry points. data_offset: where its entropy-coded bytes begin. */
+static void load_plain(struct set *s, struct case_picture *p)
+{
+    struct fl_jpeg_segment *const all = need(ENTRIES * sizeof(*all));
+    struct fl_jpeg_header parsed;
+    FlError err = { 0 };
+
+    CHECK(fl_jpeg_parse(p->jpeg, p->len, &parsed, &err));
+    CHECK(fl_gpu_jpeg_header_add(&p->header, p->jpeg, p->len, &err));
+    CHECK(fl_gpu_jpeg_header_finish(&p->header, 0, 0, 0, &err));
+    const int64_t n = fl_gpu_jpeg_entries(&p->header, p->jpeg + parsed.scan_offset,
+                                          p->len - parsed.scan_offset, EVERY, all, ENTRIES, &err);
+    if (n < 0) {
+        fprintf(stderr, "%s\n", err.message);
+        exit(1);
+    }
+    s->entries[s->n] = all;
+    s->n_entries[s->n] = (size_t)n;
+    p->table.data_offset = (uint32_t)parsed.scan_offset;
+    p->table.data_length = p->len - parsed.scan_offset;
+    p->table.frame = (struct fl_frame){ p->header.width,
+                                        p->header.height,
+                                        p->header.n_comp,
+                                        { p->header.h[0], p->header.h[1], p->header.h[2] },
+                                        { p->header.v[0], p->header.v[1], p->header.v[2] },
+                                        p->header.h_max,
+                                        p->header.v_max };
+}
+
 static struct set load(const char *path)
 {
     struct set s = { 0 };
     struct fl_slicer *const slicer = fl_slicer_new();
     struct fl_slice_parts parts;
-    size_t len, at = 0;
-    FlError err;
+    size_t len, at = 0, entries = 0;
     uint8_t *const file = slurp(path, &len);
 
     CHECK(cudaHostAlloc((void **)&s.bytes, len + 64, cudaHostAllocPortable));
@@ -126,31 +180,52 @@ static struct set load(const char *path)
     s.size = len;
     s.pics = need(10000 * sizeof(*s.pics));
     s.parts = need(10000 * sizeof(*s.parts));
-    while (at + 4 < len && s.n < 10000) {
+    s.entries = need(10000 * sizeof(*s.entries));
+    s.n_entries = need(10000 * sizeof(*s.n_entries));
+    for (; at + 4 < len && s.n < 10000; s.n++) {
         struct case_picture *const p = &s.pics[s.n];
-        struct fl_slice_parts *const keep = &s.parts[s.n];
         uint32_t size;
         memcpy(&size, s.bytes + at, 4);
         p->jpeg = s.bytes + at + 4;
         p->len = size;
         at += 4 + size;
-        CHECK(fl_slicer_table(slicer, p->jpeg, p->len, &parts));
-        p->blob = need(parts.blob.len);
-        memcpy(p->blob, parts.blob.data, parts.blob.len);
-        CHECK(fl_slice_table_unpack(&p->table, p->blob, parts.blob.len));
-        keep->blob = (struct fl_slice_bytes){ p->blob, parts.blob.len };
-        for (int i = 0; i < FL_SLICE_HEADERS; i++) {
-            uint8_t *const h = need(parts.headers[i].len);
-            memcpy(h, parts.headers[i].data, parts.headers[i].len);
-            keep->headers[i] = (struct fl_slice_bytes){ h, parts.headers[i].len };
-            CHECK(fl_gpu_jpeg_header_add(&p->header, h, parts.headers[i].len, &err));
-        }
-        CHECK(fl_gpu_jpeg_header_finish(&p->header, p->table.frame.width, p->table.frame.height,
-                                        p->table.interval, &err));
-        s.n++;
+        if (fl_slicer_table(slicer, p->jpeg, p->len, &parts) == 0)
+            load_sliced(p, &s.parts[s.n], &parts);
+        else
+            load_plain(&s, p);
+        entries += s.n_entries[s.n];
     }
+    if (entries)
+        printf("%.1f KB and %.0f entry points a picture\n", (double)len / s.n / 1e3,
+               (double)entries / s.n);
     fl_slicer_free(slicer);
     return s;
+}
+
+/* What the decoder is to be told of a crop of a picture. scratch: entry points of a plan at a time. */
+static void request(const struct set *s, uint32_t pic, const struct fl_crop *crop, bool exact,
+                    struct fl_jpeg_segment *scratch, struct fl_gpu_jpeg_picture *in)
+{
+    const struct case_picture *const p = &s->pics[pic];
+    uint32_t offset;
+
+    if (!s->entries[pic]) {
+        CHECK(case_request(p, crop, exact, in));
+        return;
+    }
+    const int scale = fl_resize_scale(crop->box.w, crop->box.h, crop->rw, crop->rh, exact);
+    const struct fl_rect r = fl_upsampling_reach(&p->table.frame, crop->box, (uint32_t)scale);
+    const uint32_t unit = 8u * p->header.v_max, first = (uint32_t)r.y / unit;
+    const uint32_t rows = (uint32_t)(r.y + r.h - 1) / unit - first + 1;
+    *in = (struct fl_gpu_jpeg_picture){ .header = &p->header,
+                                        .first_row = first,
+                                        .n_rows = rows,
+                                        .entries = scratch,
+                                        .crop = *crop,
+                                        .exact = exact };
+    in->n_entries = (uint32_t)fl_gpu_jpeg_entries_of(&p->header, s->entries[pic], s->n_entries[pic],
+                                                     first, rows, scratch, &offset, &in->length);
+    in->bytes = p->jpeg + p->table.data_offset + offset;
 }
 
 /* The i-th draw: which picture, and which part of it. */
@@ -242,6 +317,7 @@ static uint32_t decode_batch(struct fl_gpu_jpeg *dec, const struct set *set, uin
                              uint32_t n, bool exact, cudaStream_t stream, void *device,
                              uint8_t *host)
 {
+    static struct fl_jpeg_segment scratch[ENTRIES];
     struct fl_jpeg_plan *const plan = fl_gpu_jpeg_begin(dec, 0);
     FlError err = { 0 };
     uint32_t flagged = 0;
@@ -250,7 +326,7 @@ static uint32_t decode_batch(struct fl_gpu_jpeg *dec, const struct set *set, uin
         struct fl_gpu_jpeg_picture in;
         uint32_t pic;
         const struct fl_crop crop = draw(set, first + i, &pic);
-        CHECK(case_request(&set->pics[pic], &crop, exact, &in));
+        request(set, pic, &crop, exact, scratch, &in);
         in.row = i;
         if (fl_jpeg_plan_add(plan, &in, &err) < 0) {
             fprintf(stderr, "draw %llu: %s\n", (unsigned long long)(first + i), err.message);
@@ -375,6 +451,7 @@ static struct stock stock_of(const struct set *set, const struct options *o, uin
 {
     struct stock s = { need(o->batch * sizeof(*s.crops)), need(o->batch * sizeof(*s.pics)),
                        need(o->batch * sizeof(*s.bytes)), NULL };
+    struct fl_jpeg_segment *const scratch = need(ENTRIES * sizeof(*scratch));
     uint64_t size = 0;
 
     for (int pass = 0; pass < 2; pass++) {
@@ -384,7 +461,7 @@ static struct stock stock_of(const struct set *set, const struct options *o, uin
         for (uint32_t i = 0; i < o->batch; i++) {
             struct fl_gpu_jpeg_picture in;
             s.crops[i] = draw(set, first + i, &s.pics[i]);
-            CHECK(case_request(&set->pics[s.pics[i]], &s.crops[i], false, &in));
+            request(set, s.pics[i], &s.crops[i], false, scratch, &in);
             s.bytes[i] = in.bytes;
             if (pass && !o->scatter) {
                 memcpy(s.memory + at, in.bytes, in.length);
@@ -394,12 +471,12 @@ static struct stock stock_of(const struct set *set, const struct options *o, uin
         }
         size = at;
     }
+    free(scratch);
     return s;
 }
 
-/* What the pipeline does for a picture when its bytes are there. */
-static void plan_picture(const struct set *set, const struct stock *s, uint32_t i,
-                         struct fl_jpeg_plan *plan, struct fl_gpu_jpeg_header *header)
+static void plan_sliced(const struct set *set, const struct stock *s, uint32_t i,
+                        struct fl_gpu_jpeg_header *header, struct fl_gpu_jpeg_picture *in)
 {
     const struct fl_slice_parts *const parts = &set->parts[s->pics[i]];
     const struct fl_crop *const crop = &s->crops[i];
@@ -414,9 +491,8 @@ static void plan_picture(const struct set *set, const struct stock *s, uint32_t 
     for (int k = 0; k < FL_SLICE_HEADERS; k++)
         CHECK(fl_gpu_jpeg_header_add(header, parts->headers[k].data, parts->headers[k].len, &err));
     CHECK(fl_gpu_jpeg_header_finish(header, t.frame.width, t.frame.height, t.interval, &err));
-    const struct fl_gpu_jpeg_picture in = {
+    *in = (struct fl_gpu_jpeg_picture){
         .header = header,
-        .bytes = s->bytes[i],
         .length = (uint32_t)r.length,
         .group_row = r.group_row,
         .first_row = r.first_row,
@@ -424,8 +500,23 @@ static void plan_picture(const struct set *set, const struct stock *s, uint32_t 
         .first_segment = r.first_segment,
         .n_segments = r.n_segments,
         .crop = *crop,
-        .row = i,
     };
+}
+
+/* What the pipeline does for a picture when its bytes are there. */
+static void plan_picture(const struct set *set, const struct stock *s, uint32_t i,
+                         struct fl_jpeg_plan *plan, struct fl_gpu_jpeg_header *header,
+                         struct fl_jpeg_segment *scratch)
+{
+    struct fl_gpu_jpeg_picture in;
+    FlError err;
+
+    if (set->entries[s->pics[i]])
+        request(set, s->pics[i], &s->crops[i], false, scratch, &in);
+    else
+        plan_sliced(set, s, i, header, &in);
+    in.bytes = s->bytes[i];
+    in.row = i;
     if (fl_jpeg_plan_add(plan, &in, &err) < 0) {
         fprintf(stderr, "%s\n", err.message);
         exit(1);
@@ -440,6 +531,7 @@ static void *feed(void *arg)
     const struct options *const o = f->o;
     struct stock stock[STOCK];
     struct fl_gpu_jpeg_header header;
+    struct fl_jpeg_segment *const scratch = need(ENTRIES * sizeof(*scratch));
     cudaStream_t copy, kernels[8];
     cudaEvent_t done[8];
     void *out[8];
@@ -479,7 +571,7 @@ static void *feed(void *arg)
         const int64_t t0 = fl_thread_cpu_ns();
         struct fl_jpeg_plan *const plan = fl_gpu_jpeg_begin(f->dec, lane);
         for (uint32_t i = 0; i < o->batch; i++)
-            plan_picture(f->set, &stock[n % STOCK], i, plan, &header);
+            plan_picture(f->set, &stock[n % STOCK], i, plan, &header, scratch);
         const int64_t t1 = fl_thread_cpu_ns();
         if (fl_gpu_jpeg_submit(f->dec, lane, o->lanes > 1 ? copy : kernels[lane], kernels[lane],
                                out[lane], &err)) {
@@ -498,6 +590,7 @@ static void *feed(void *arg)
     }
     for (uint32_t i = 0; i < STOCK; i++)
         CHECK(cudaFreeHost(stock[i].memory));
+    free(scratch);
     f->done = (uint64_t)f->batches * o->batch;
     f->end = fl_now_ns();
     return NULL;
@@ -611,13 +704,15 @@ int main(int argc, char **argv)
     const char *const verb = argc > 2 ? argv[1] : "";
 
     if (!strcmp(verb, "pack") && argc > 3)
-        return pack(argv[2], argv[3], argc > 4 ? (uint32_t)atoi(argv[4]) : 100000);
+        return pack(argv[2], argv[3], argc > 4 ? (uint32_t)atoi(argv[4]) : 100000, false);
+    if (!strcmp(verb, "plain") && argc > 3)
+        return pack(argv[2], argv[3], argc > 4 ? (uint32_t)atoi(argv[4]) : 100000, true);
     if (!strcmp(verb, "check"))
         return check(argv[2], argc > 3 ? (uint32_t)atoi(argv[3]) : 4096);
     if (!strcmp(verb, "damage"))
         return damage(argv[2], argc > 3 ? (uint32_t)atoi(argv[3]) : 256);
     if (!strcmp(verb, "time"))
         return time_all(argv[2], argc - 3, argv + 3);
-    fprintf(stderr, "usage: stage_gpu_jpeg pack|check|damage|time FILE ...\n");
+    fprintf(stderr, "usage: stage_gpu_jpeg pack|plain|check|damage|time FILE ...\n");
     return 2;
 }

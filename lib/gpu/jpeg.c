@@ -15,10 +15,12 @@
 
 /* Where the parts of a lane's memory begin. */
 struct layout {
-    uint64_t pics, tables, entries, items[3]; // both in pinned and in device memory
-    uint64_t staged;                          // bytes of these
-    uint64_t flags;                           // both
-    uint64_t pinned;                          // bytes of a lane
+    uint64_t pics, tables, entries,
+        items[3];       // both in pinned and in device memory; items[0]: the plan's groups
+    uint64_t staged;    // bytes of these
+    uint64_t flags;     // both
+    uint64_t unordered; // pinned: the plan's items[0]
+    uint64_t pinned;    // bytes of a lane
     uint64_t data, segments, marks, luts, coefs, planes, axis;
     uint64_t device; // bytes of a lane
 };
@@ -60,7 +62,9 @@ static struct layout layout_of(const struct fl_gpu_jpeg_room *r)
         l.items[i] = part(&at, r->items[i], sizeof(struct fl_jpeg_item));
     l.staged = at;
     l.flags = part(&at, r->pics, sizeof(uint32_t));
-    l.pinned = at;
+    l.unordered = at; // pinned only
+    l.pinned =
+        at + ((uint64_t)r->items[0] * sizeof(struct fl_jpeg_item) + ALIGN - 1) / ALIGN * ALIGN;
     l.data = part(&at, (uint64_t)r->bytes + ALIGN, 1);
     l.segments = part(&at, r->segments, sizeof(struct fl_jpeg_segment));
     l.marks = part(&at, r->marks, sizeof(uint32_t));
@@ -101,7 +105,8 @@ static int check_cfg(const struct fl_gpu_jpeg_cfg *cfg, FlError *err)
 
     if (cfg->lanes < 1 || cfg->lanes > MAX_LANES || cfg->width < 1 || cfg->height < 1 ||
         cfg->width > 65535 || cfg->height > 65535 || (cfg->channels != 1 && cfg->channels != 3) ||
-        (!floats && cfg->dtype != FL_U8) || (floats && !cfg->table) || cfg->room.pics > 65535)
+        (!floats && cfg->dtype != FL_U8) || (floats && !cfg->table) || cfg->room.pics > 65535 ||
+        (int64_t)cfg->width * cfg->height > INT32_MAX / 4)
         return fl_err_set(err, FL_ERR(EINVAL), FL_STAGE_DEVICE,
                           "GPU JPEG: a setting is out of range");
     return 0;
@@ -125,7 +130,8 @@ static int open_lane(struct fl_gpu_jpeg *dec, unsigned number)
     plan->tables = (struct fl_jpeg_tables *)(lane->pinned + l->tables);
     plan->entries = (struct fl_jpeg_segment *)(lane->pinned + l->entries);
     for (int i = 0; i < 3; i++)
-        plan->items[i] = (struct fl_jpeg_item *)(lane->pinned + l->items[i]);
+        plan->items[i] = (struct fl_jpeg_item *)(lane->pinned + (i ? l->items[i] : l->unordered));
+    plan->groups = (struct fl_jpeg_item *)(lane->pinned + l->items[0]);
     fl_jpeg_plan_clear(plan);
     return (int)cudaEventCreateWithFlags(&lane->copied, cudaEventDisableTiming);
 }
@@ -250,6 +256,14 @@ static int copy_bytes(const struct fl_gpu_jpeg *dec, const struct lane *lane, cu
     return 0;
 }
 
+/* A call for each run takes longer than the copy itself where runs are short. */
+static bool by_engine(const struct fl_gpu_jpeg *dec, const struct lane *lane)
+{
+    return dec->cfg.copy == FL_GPU_JPEG_COPY_ENGINE ||
+           (dec->cfg.copy == FL_GPU_JPEG_COPY_AUTO &&
+            lane->plan.n_copies <= lane->plan.used.pics / 8 + 1);
+}
+
 static struct fl_jpeg_device device_of(const struct fl_gpu_jpeg *dec, const struct lane *lane,
                                        void *out)
 {
@@ -268,7 +282,7 @@ static struct fl_jpeg_device device_of(const struct fl_gpu_jpeg *dec, const stru
                    (const struct fl_jpeg_item *)(base + l->items[2]) },
         .n_pics = lane->plan.used.pics,
         .n_items = { lane->plan.used.items[0], lane->plan.used.items[1], lane->plan.used.items[2] },
-        .fetch = cfg->copy != FL_GPU_JPEG_COPY_ENGINE,
+        .fetch = !by_engine(dec, lane),
         .grid = cfg->grid,
         .data = base + l->data,
         .segments = (struct fl_jpeg_segment *)(base + l->segments),
@@ -304,8 +318,7 @@ static int run_kernels(const struct fl_gpu_jpeg *dec, struct lane *lane, cudaStr
     if ((rc = fl_jpeg_launch_prepare(&d, stream)))
         return rc;
     mark(dec, lane, 2, stream);
-    if ((rc = (int)cudaMemsetAsync(d.coefs, 0, (size_t)p->used.blocks * 128, stream)) ||
-        (rc = fl_jpeg_launch_huffman(&d, stream)))
+    if ((rc = fl_jpeg_launch_huffman(&d, stream)))
         return rc;
     mark(dec, lane, 3, stream);
     if ((rc = fl_jpeg_launch_idct(&d, stream)))
@@ -328,10 +341,11 @@ int fl_gpu_jpeg_submit(struct fl_gpu_jpeg *dec, unsigned number, void *copy_stre
 
     if (!lane->plan.used.pics)
         return 0;
+    fl_jpeg_plan_finish(&lane->plan);
     mark(dec, lane, 0, cs);
     if ((rc = (int)cudaMemsetAsync(flags, 0, lane->plan.used.pics * sizeof(*flags), cs)) ||
         (rc = stage_plan(dec, lane, cs)) ||
-        (dec->cfg.copy == FL_GPU_JPEG_COPY_ENGINE && (rc = copy_bytes(dec, lane, cs))))
+        (by_engine(dec, lane) && (rc = copy_bytes(dec, lane, cs))))
         return driver_error(err, rc, "copying to the device");
     mark(dec, lane, 1, cs);
     if (cs != ks && ((rc = (int)cudaEventRecord(lane->copied, cs)) ||

@@ -57,6 +57,23 @@ int fl_gpu_jpeg_header_add(struct fl_gpu_jpeg_header *h, const uint8_t *data, si
 int fl_gpu_jpeg_header_finish(struct fl_gpu_jpeg_header *h, uint32_t width, uint32_t height,
                               uint32_t interval, FlError *err);
 
+/* ---- entry points ----------------------------------------------------------------------------- */
+
+/* Entry points of a JPEG that is not sliced, so that its bytes can stay as they are: a segment begins
+ * with each MCU row, at each restart marker, and after at most `interval` MCUs. bytes: from the first
+ * entropy-coded byte on. Segments are counted in the whole picture, offsets from `bytes`.
+ * @return how many there are; FL_ERR(E2BIG): more than `cap`; FL_ERR(EBADMSG): the data is damaged. */
+int64_t fl_gpu_jpeg_entries(const struct fl_gpu_jpeg_header *h, const uint8_t *bytes, size_t length,
+                            uint32_t interval, struct fl_jpeg_segment *out, size_t cap,
+                            FlError *err);
+
+/* The segments of some MCU rows, as fl_gpu_jpeg_picture wants them: counted from the first of these
+ * rows, offsets from the first byte that they need. *offset and *length: these bytes. Returns how many
+ * segments went to out, which has room for all n. */
+size_t fl_gpu_jpeg_entries_of(const struct fl_gpu_jpeg_header *h, const struct fl_jpeg_segment *all,
+                              size_t n, uint32_t first_row, uint32_t n_rows,
+                              struct fl_jpeg_segment *out, uint32_t *offset, uint32_t *length);
+
 /* ---- plan ------------------------------------------------------------------------------------- */
 
 /* One picture of a batch. */
@@ -105,10 +122,12 @@ struct fl_jpeg_plan {
     bool luma;             // rows have one channel
     uint32_t tile_bytes;   // shared memory that a pixel tile may take
     uint32_t n_tables, n_entries;
-    struct fl_jpeg_pic *pics;        // room.pics
-    struct fl_jpeg_tables *tables;   // room.pics
+    uint32_t n_copies;             // runs of compressed bytes that lie side by side in host memory
+    struct fl_jpeg_pic *pics;      // room.pics
+    struct fl_jpeg_tables *tables; // room.pics
     struct fl_jpeg_segment *entries; // room.segments
     struct fl_jpeg_item *items[3];   // room.items
+    struct fl_jpeg_item *groups;     // room.items[0]: items[0] in the order of work
     uint32_t tile_most;              // largest tile so far, bytes
 };
 
@@ -123,11 +142,15 @@ void fl_jpeg_plan_clear(struct fl_jpeg_plan *plan);
 int fl_jpeg_plan_add(struct fl_jpeg_plan *plan, const struct fl_gpu_jpeg_picture *picture,
                      FlError *err);
 
+/* All pictures are in: order the Huffman stage's work, the longest first. */
+#define FL_JPEG_RANKS 256
+void fl_jpeg_plan_finish(struct fl_jpeg_plan *plan);
+
 /* ---- decoder ---------------------------------------------------------------------------------- */
 
 /* How the compressed bytes get to the device. */
 enum fl_gpu_jpeg_copy {
-    FL_GPU_JPEG_COPY_AUTO = 0, // the measured best: docs/performance.md
+    FL_GPU_JPEG_COPY_AUTO = 0, // the engine for batches of few runs, else the kernel
     FL_GPU_JPEG_COPY_ENGINE,   // an asynchronous copy per picture; neighbours in memory go together
     FL_GPU_JPEG_COPY_KERNEL,   // the kernel that looks for the markers reads the pinned memory
 };
@@ -174,7 +197,7 @@ const uint32_t *fl_gpu_jpeg_flags(const struct fl_gpu_jpeg *dec, unsigned lane);
 /* A sentence for a flag word. Static string. */
 const char *fl_gpu_jpeg_flag_text(uint32_t flags);
 
-/* Milliseconds of each stage of a lane's last batch: copy, prepare, clear + Huffman, inverse DCT,
+/* Milliseconds of each stage of a lane's last batch: copy and clear, prepare, Huffman, inverse DCT,
  * pixels. Only of a decoder for which fl_gpu_jpeg_time() was called before submit. */
 #define FL_GPU_JPEG_STAGES 5
 int fl_gpu_jpeg_time(struct fl_gpu_jpeg *dec);

@@ -255,104 +255,158 @@ FL_HD void fl_huff_limits(const struct fl_jpeg_huff *h, uint32_t limit[18], int3
     first[17] = 0;
 }
 
-/* Length << 8 | value of the code at the front of 16 bits, trying lengths from..to; 0 if none. */
-FL_HD uint32_t fl_huff_find(const uint32_t limit[18], const int32_t first[18], const uint8_t *vals,
-                            uint32_t bits16, int from, int to)
+/* Entry of a code of `len` bits with value `sym`; see FL_JPEG_EOB. */
+FL_HD uint32_t fl_huff_entry(uint32_t len, uint32_t sym, uint32_t dc)
 {
-    for (int l = from; l <= to; l++)
-        if (bits16 < limit[l])
-            return (uint32_t)l << 8 | vals[(first[l] + (int32_t)(bits16 >> (16 - l))) & 255];
+    const uint32_t size = sym & 15, zeros = sym >> 4;
+    const uint32_t run = dc ? 0 : size || zeros == 15 ? zeros : FL_JPEG_EOB;
+
+    return (len + size) | size << 5 | run << 10;
+}
+
+/* Entry of the code at the front of 16 bits, trying lengths from..to; 0 if there is none. */
+FL_HD uint32_t fl_huff_find(const uint32_t limit[18], const int32_t first[18], const uint8_t *vals,
+                            uint32_t bits16, uint32_t from, uint32_t to, uint32_t dc)
+{
+    for (uint32_t l = from; l <= to; l++)
+        if (bits16 < limit[l]) {
+            const uint32_t at = (uint32_t)first[l] + (bits16 >> (16 - l));
+            return fl_huff_entry(l, vals[at & 255], dc);
+        }
     return 0;
 }
 
-/* Bits of one segment: the next one is the highest of buf. */
-struct fl_bits {
-    uint64_t buf;
-    int32_t n;     // bits in buf, zeros that were added at the end included
-    int32_t zeros; // bits that were added at the end
-    int32_t left;  // bytes of the segment that are not yet in buf
+/* Shifts that look at the lower five bits of n, which is one instruction on the device. */
+FL_HD uint32_t fl_shift_left(uint32_t x, uint32_t n) // x << n
+{
+#ifdef __CUDA_ARCH__
+    return __funnelshift_l(0, x, n);
+#else
+    return x << (n & 31);
+#endif
+}
+
+FL_HD uint32_t fl_top_bits(uint32_t x, uint32_t n) // the first n bits of x
+{
+#ifdef __CUDA_ARCH__
+    return __funnelshift_l(x, 0, n);
+#else
+    return (uint32_t)((uint64_t)x << (n & 31) >> 32);
+#endif
+}
+
+FL_HD uint32_t fl_window(uint32_t a, uint32_t b, uint32_t n) // 32 bits of a, b from bit n on
+{
+#ifdef __CUDA_ARCH__
+    return __funnelshift_l(b, a, n);
+#else
+    return (uint32_t)((((uint64_t)a << 32 | b) << (n & 31)) >> 32);
+#endif
+}
+
+FL_HD uint32_t fl_leading_zeros(uint32_t x) // x is not 0
+{
+#ifdef __CUDA_ARCH__
+    return (uint32_t)__clz((int)x);
+#else
+    return (uint32_t)__builtin_clz(x);
+#endif
+}
+
+/* The highest bits of those bytes of w that are 0xFF. */
+FL_HD uint32_t fl_find_ff(uint32_t w)
+{
+    return ((w & 0x7f7f7f7fu) + 0x01010101u) & w & 0x80808080u;
+}
+
+/* The bytes of one segment on their way to clean words: without the zero that is stuffed behind each
+ * 0xFF. */
+struct fl_feed {
+    uint32_t acc;  // clean bytes that do not fill a word yet, at its upper end
+    uint32_t n;    // bits of them: 0, 8, 16, 24
     uint32_t ff;   // the byte before was 0xFF
-    uint32_t bad;
+    uint32_t bad;  // flags
+    int32_t left;  // bytes still to come
+    uint32_t bits; // clean bits so far
 };
 
-/* Does any byte of w equal 0xFF? */
-FL_HD uint32_t fl_any_ff(uint32_t w)
+/* Take the first `have` bytes, 1 to 4, of a big-endian word, or as many as are left.
+ * Returns 1 if they complete *out. */
+FL_HD uint32_t fl_feed_word(struct fl_feed *f, uint32_t w, int32_t have, uint32_t *out)
 {
-    return (~w - 0x01010101u) & w & 0x80808080u;
-}
-
-/* Append the bytes of a big-endian word, but for the first `skip` and those beyond the end. */
-FL_HD void fl_bits_bytes(struct fl_bits *b, uint32_t w, int skip)
-{
-    for (int i = skip; i < 4 && b->left > 0; i++) {
-        const uint32_t byte = w >> (24 - 8 * i) & 255;
-        b->left--;
-        if (b->ff) {
-            b->ff = 0;
-            if (byte)
-                b->bad |= FL_JPEG_BAD_STRAY;
-            continue; // a stuffed zero
-        }
-        b->buf |= (uint64_t)byte << (56 - b->n);
-        b->n += 8;
-        b->ff = byte == 255;
+    if (have > f->left) {
+        have = f->left;
+        w &= ~(uint32_t)(0xffffffffu >> (8 * have)); // have is less than 4 here
     }
-}
+    f->left -= have;
 
-/* Append a whole word; n <= 32. */
-FL_HD void fl_bits_word(struct fl_bits *b, uint32_t w)
-{
-    if (b->left >= 4 && !b->ff && !fl_any_ff(w)) {
-        b->buf |= (uint64_t)w << (32 - b->n);
-        b->n += 32;
-        b->left -= 4;
-    } else {
-        fl_bits_bytes(b, w, 0);
+    const uint32_t ffs = fl_find_ff(w);
+    uint32_t drop = ffs >> 8 | f->ff << 31, bits = 8 * (uint32_t)have;
+
+    f->ff = have ? ffs >> (39 - bits) & 1 : f->ff;
+    while (drop) { // the byte behind a 0xFF
+        const uint32_t at = fl_leading_zeros(drop);
+        if (at >= bits)
+            break; // it is in the next word
+        f->bad |= w << at >> 24 ? FL_JPEG_BAD_STRAY : 0;
+        w = (w & ~(0xffffffffu >> at)) | (w << 8 & 0xffffffffu >> at);
+        drop = (drop ^ 0x80000000u >> at) << 8;
+        bits -= 8;
     }
+    f->bits += bits;
+
+    const uint32_t word = f->acc | w >> f->n, sum = f->n + bits, full = sum >= 32;
+    *out = word;
+    f->acc = full ? (uint32_t)((uint64_t)w << 32 >> f->n) : word;
+    f->n = sum & 31;
+    return full;
 }
 
-/* The segment is over: go on with zeros. */
-FL_HD void fl_bits_zeros(struct fl_bits *b)
+/* The decoder of a segment, between two symbols. */
+struct fl_walk {
+    uint32_t w0, w1, w2; // three clean words; the next bit is bit p of w0
+    uint32_t p;          // less than 32 before each symbol
+    uint32_t k;          // place of the next coefficient in zigzag order; 0: the DC one
+    uint32_t left;       // blocks still to come, this one included
+};
+
+/* Take the symbol of entry e, where win is the window at p. Returns the coefficient, of the DC one the
+ * difference; *place is its place. */
+FL_HD int32_t fl_walk_symbol(struct fl_walk *w, uint32_t win, uint32_t e, uint32_t *place)
 {
-    b->n += 32;
-    b->zeros += 32;
+    const uint32_t mask = fl_shift_left(1, e >> 5) - 1;
+    int32_t v = (int32_t)(fl_top_bits(win, e) & mask);
+
+    v -= 2 * v <= (int32_t)mask ? (int32_t)mask : 0; // no bits: stays 0
+    *place = w->k + (e >> 10);
+    w->k = *place + 1;
+    w->p += e & 31;
+    return v;
 }
 
-/* What is wrong after the last MCU? end_bit 0: up to 7 bits of padding are fine; else exactly
- * 8 - end_bit bits must be left. */
-FL_HD uint32_t fl_bits_end(const struct fl_bits *b, uint32_t end_bit)
+/* After a symbol: drop the word that is used up. Returns 1 if the caller is to fetch w2 anew. */
+FL_HD uint32_t fl_walk_advance(struct fl_walk *w)
 {
-    const int32_t rest = b->n - b->zeros + 8 * b->left;
+    const uint32_t over = w->p >= 32;
 
-    if (b->n < b->zeros)
-        return b->bad | FL_JPEG_BAD_SHORT;
+    w->w0 = over ? w->w1 : w->w0;
+    w->w1 = over ? w->w2 : w->w1;
+    w->p &= 31;
+    return over;
+}
+
+/* What is wrong after the last MCU? taken: words that were fetched, three of which are in *w. end_bit
+ * 0: up to 7 bits of padding are fine; else exactly 8 - end_bit bits must be left. */
+FL_HD uint32_t fl_walk_end(const struct fl_walk *w, const struct fl_feed *f, uint32_t taken,
+                           uint32_t end_bit)
+{
+    const int32_t rest = (int32_t)(f->bits - (32 * (taken - 3) + w->p)) + 8 * f->left;
+
+    if (rest < 0)
+        return f->bad | FL_JPEG_BAD_SHORT;
     if (end_bit ? rest != 8 - (int32_t)end_bit : rest >= 8)
-        return b->bad | FL_JPEG_BAD_EXTRA;
-    return b->bad;
-}
-
-/* A decoded symbol. */
-struct fl_symbol {
-    int32_t value;     // the coefficient or the difference
-    uint32_t run;      // zeros before it
-    uint32_t category; // 0: no coefficient
-};
-
-/* Take a code of `len` bits with value `sym`, and the bits that follow it. */
-FL_HD struct fl_symbol fl_bits_take(struct fl_bits *b, uint32_t len, uint32_t sym)
-{
-    struct fl_symbol s;
-    const uint32_t cat = sym & 15;
-    const uint32_t top = (uint32_t)((b->buf << len) >> 32);
-
-    s.category = cat;
-    s.run = sym >> 4;
-    s.value = (int32_t)((top >> 1) >> (31 - cat));
-    if (!(top >> 31))
-        s.value += 1 - (1 << cat); // category 0: adds nothing
-    b->buf <<= len + cat;
-    b->n -= (int32_t)(len + cat);
-    return s;
+        return f->bad | FL_JPEG_BAD_EXTRA;
+    return f->bad;
 }
 
 /* ---- upsampling and colour -------------------------------------------------------------------- */

@@ -35,9 +35,14 @@ struct fl_jpeg_tables {
     struct fl_jpeg_huff dc[2], ac[2];
 };
 
+/* What a Huffman code stands for, in 16 bits: bits of the code and of the value behind it | bits of the
+ * value << 5 | zeros before the coefficient << 10. The end of a block is 63 zeros and a zero: it lands on
+ * a place that no coefficient of the block has. */
+#define FL_JPEG_EOB 63
+
 /* A Huffman table ready for decoding; [0], [1]: DC, [2], [3]: AC. 16-byte multiple. */
 struct fl_jpeg_lut {
-    uint16_t fast[1 << FL_JPEG_LOOK]; // length << 8 | value; 0: a longer code, or none
+    uint16_t fast[1 << FL_JPEG_LOOK]; // entry of the code at the front; 0: a longer code, or none
     uint32_t limit[18]; // [l]: first 16-bit left-aligned pattern beyond the codes of length l
     int32_t first[18];  // [l]: place in vals of code 0 of that length, were there one
     uint8_t vals[256];
@@ -113,22 +118,28 @@ struct fl_jpeg_pic {
     uint32_t tile_w, tile_h;     // output pixels of a thread block
     uint32_t tiles_x, tiles;     // thread blocks
     uint32_t rows_max, cols_max; // decoded pixels that a tile may touch, per axis
+    uint32_t quads;              // fours of rows: ceil(rows_max / 4)
+    uint32_t spans;              // fours of rows that the taps of one output row may touch
+    uint32_t between, weights;   // where the parts of the tile's shared memory begin, bytes
 
     /* where they go */
     uint32_t row;      // of the batch: flag word and output
     int32_t o, ox, oy; // pixel X, Y of the window is stored as pixel o + X ox + Y oy of the row
 };
 
-/* A restart segment, or what lies between two entry points: ordered by length within a picture. */
+/* A restart segment, or what lies between two entry points. On the device they are ordered by length
+ * within a picture. */
 struct fl_jpeg_segment {
     uint32_t offset; // first byte, from the first byte of the picture's range
     uint32_t length; // bytes, the one in which it ends included
     uint32_t mcu;    // first MCU, counted in the slice
     uint16_t mcus;
-    uint8_t bit;      // bits of the first byte that belong to its predecessor
-    uint8_t open;     // 1: ends inside a byte that its successor begins with (entry points)
-    int16_t pred[3];  // DC predictors
-    uint16_t end_bit; // open: bits of the last byte that belong to this segment, 1..8
+    uint8_t bit; // bits of the first byte that belong to its predecessor, 0..7
+    uint8_t
+        end_bit; // bits of the last byte that belong to this segment, 1..8; 0: up to 7 of them are
+                 // padding, as before a marker
+    int16_t pred[3]; // DC predictors
+    uint16_t pad;
 };
 
 /* Work of a thread block: pic, and where it begins (segment, block of a component, tile). */

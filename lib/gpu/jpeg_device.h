@@ -37,6 +37,12 @@ struct fl_jpeg_device {
     uint32_t size;        // bytes of an element
 };
 
+/* Thread blocks for n pieces of work. */
+static inline uint32_t fl_jpeg_grid(const struct fl_jpeg_device *d, uint32_t n)
+{
+    return d->grid && d->grid < n ? d->grid : n;
+}
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "jpeg/upsampling.h"
 #include "kernels/resize.h"
 
-#define JOIN_BYTES 4096 // between two pictures that are copied together
-#define PAD_BYTES 64    // readable behind a picture's compressed bytes
+#define JOIN_BYTES 4096              // between two pictures that are copied together
+#define MAX_BLOCKS (UINT32_MAX / 64) // coefficients are counted in 32 bits
+#define PAD_BYTES 64                 // readable behind a picture's compressed bytes
 
 static uint32_t div_up(uint64_t a, uint64_t b)
 {
@@ -40,6 +42,7 @@ void fl_jpeg_plan_clear(struct fl_jpeg_plan *plan)
     plan->n_tables = 0;
     plan->n_entries = 0;
     plan->tile_most = 0;
+    plan->n_copies = 0;
 }
 
 static int full(FlError *err, const char *what)
@@ -82,16 +85,31 @@ static uint32_t reach_of(const struct fl_jpeg_axis *a, uint32_t n)
     return reach < most ? reach : most;
 }
 
+/* Lay out the shared memory of a tile of tile_w x tile_h: the decoded pixels, a plane for each
+ * channel, four rows to a word; the rows between the two passes, 8 bytes a pixel; the vertical weights,
+ * 8 bytes for four rows. Returns its bytes. */
+static uint64_t tile_layout(struct fl_jpeg_pic *p)
+{
+    p->rows_max = reach_of(&p->y, p->tile_h);
+    p->cols_max = reach_of(&p->x, p->tile_w);
+    p->quads = div_up(p->rows_max, 4);
+    p->spans = div_up((uint64_t)p->y.taps + 3, 4);
+    const uint64_t rgb = (12 * (uint64_t)p->quads * p->cols_max + 15) & ~(uint64_t)15;
+    const uint64_t lines =
+        ((uint64_t)p->tile_h + 3) & ~(uint64_t)3; // the last pass takes four at a time
+    const uint64_t weights = rgb + ((8 * lines * p->cols_max + 15) & ~(uint64_t)15);
+
+    p->between = (uint32_t)rgb;
+    p->weights = (uint32_t)weights;
+    return weights + 8 * (uint64_t)p->tile_h * p->spans;
+}
+
 /* Output pixels of a thread block: as many as its shared memory takes, rather high than wide. */
 static int plan_tiles(const struct fl_jpeg_plan *plan, struct fl_jpeg_pic *p, FlError *err)
 {
     p->tile_w = (uint32_t)p->x.n;
     p->tile_h = p->y.n < 16 ? (uint32_t)p->y.n : 16;
-    for (;;) {
-        p->rows_max = reach_of(&p->y, p->tile_h);
-        p->cols_max = reach_of(&p->x, p->tile_w);
-        if (4 * (uint64_t)p->cols_max * (p->rows_max + 2 * p->tile_h) <= plan->tile_bytes)
-            break;
+    while (tile_layout(p) > plan->tile_bytes) {
         if (p->tile_w > 64 || (p->tile_h == 1 && p->tile_w > 1))
             p->tile_w = (p->tile_w + 1) / 2;
         else if (p->tile_h > 1)
@@ -148,38 +166,36 @@ static int plan_pixels(struct fl_jpeg_plan *plan, struct fl_jpeg_pic *p,
 
 /* ---- components ------------------------------------------------------------------------------- */
 
-/* Size of a block's side after the IDCT, as libjpeg chooses it: scale up by the IDCT what would
- * otherwise be upsampled. */
-static uint32_t idct_size(const struct fl_gpu_jpeg_header *h, unsigned c, uint32_t scale)
-{
-    uint32_t size = scale;
-
-    while (size < 8 && h->h_max * scale % (h->h[c] * size * 2) == 0 &&
-           h->v_max * scale % (h->v[c] * size * 2) == 0)
-        size *= 2;
-    return size;
-}
-
-/* libjpeg's choice of upsampler. */
-static int choose_upsampler(struct fl_jpeg_comp *k, const struct fl_gpu_jpeg_header *h,
+/* libjpeg's choice of inverse DCT and upsampler. */
+static int choose_upsampler(struct fl_jpeg_comp *k, const struct fl_gpu_jpeg_header *h, unsigned c,
                             uint32_t scale, FlError *err)
 {
-    const uint32_t hin = k->h * k->size / scale, vin = k->v * k->size / scale;
-    const bool fancy = scale > 1, wide = fancy && k->dw > 2;
+    const struct fl_frame frame = { h->width,
+                                    h->height,
+                                    h->n_comp,
+                                    { h->h[0], h->h[1], h->h[2] },
+                                    { h->v[0], h->v[1], h->v[2] },
+                                    h->h_max,
+                                    h->v_max };
+    const struct fl_upsampling u = fl_upsampling_of(&frame, (int)c, scale);
 
-    if (hin > h->h_max || vin > h->v_max || h->h_max % hin || h->v_max % vin)
+    if (!u.whole || u.h > 255 || u.v > 255)
         return fl_err_set(err, FL_ERR(ENOTSUP), FL_STAGE_DECODE,
                           "the GPU does not decode fractional sampling ratios");
-    k->hx = (uint8_t)(h->h_max / hin);
-    k->vx = (uint8_t)(h->v_max / vin);
+    k->size = (uint8_t)u.block;
+    k->hx = (uint8_t)u.h;
+    k->vx = (uint8_t)u.v;
+    k->dw = (int32_t)div_up((uint64_t)h->width * k->h * u.block, h->h_max * 8u);
+    k->dh = (int32_t)div_up((uint64_t)h->height * k->v * u.block, h->v_max * 8u);
+    const bool wide = k->dw > 2; // below that libjpeg-turbo repeats samples
     k->mode = FL_JPEG_BOX;
-    if (k->hx == 1 && k->vx == 1)
+    if (u.h == 1 && u.v == 1)
         k->mode = FL_JPEG_FULL;
-    else if (k->hx == 2 && k->vx == 1 && wide)
+    else if (u.fancy && u.h == 2 && u.v == 1 && wide)
         k->mode = FL_JPEG_H2V1;
-    else if (k->hx == 1 && k->vx == 2 && fancy)
+    else if (u.fancy && u.h == 1 && u.v == 2)
         k->mode = FL_JPEG_H1V2;
-    else if (k->hx == 2 && k->vx == 2 && wide)
+    else if (u.fancy && u.h == 2 && u.v == 2 && wide)
         k->mode = FL_JPEG_H2V2;
     return 0;
 }
@@ -205,21 +221,18 @@ static int plan_component(struct fl_jpeg_pic *p, const struct fl_gpu_jpeg_pictur
 {
     const struct fl_gpu_jpeg_header *const h = in->header;
     struct fl_jpeg_comp *const k = &p->comp[c];
-    const uint32_t size = idct_size(h, c, scale);
     int32_t x = p->x.lo, x_end = p->x.hi, y = p->y.lo, y_end = p->y.hi;
 
     k->h = h->h[c];
     k->v = h->v[c];
-    k->size = (uint8_t)size;
     k->dc = h->dc[c];
     k->ac = (uint8_t)(h->ac[c] + 2);
     if (c >= p->n_comp)
         return 0; // passed over, not transformed
-    k->dw = (int32_t)div_up((uint64_t)h->width * k->h * size, h->h_max * 8u);
-    k->dh = (int32_t)div_up((uint64_t)h->height * k->v * size, h->v_max * 8u);
-    const int rc = choose_upsampler(k, h, scale, err);
+    const int rc = choose_upsampler(k, h, c, scale, err);
     if (rc)
         return rc;
+    const uint32_t size = k->size;
     sample_range(k->mode == FL_JPEG_H2V1 || k->mode == FL_JPEG_H2V2, k->hx, k->dw, &x, &x_end);
     sample_range(k->mode == FL_JPEG_H1V2 || k->mode == FL_JPEG_H2V2, k->vx, k->dh, &y, &y_end);
 
@@ -243,6 +256,19 @@ static int plan_component(struct fl_jpeg_pic *p, const struct fl_gpu_jpeg_pictur
 
 /* ---- slice ------------------------------------------------------------------------------------ */
 
+/* Do the entry points give every MCU of the slice, in order? */
+static bool entries_cover(const struct fl_gpu_jpeg_picture *in, uint32_t mcus)
+{
+    uint64_t at = 0;
+
+    for (uint32_t i = 0; i < in->n_entries; i++) {
+        if (in->entries[i].mcu != at)
+            return false;
+        at += in->entries[i].mcus;
+    }
+    return at == mcus;
+}
+
 static int plan_slice(struct fl_jpeg_pic *p, const struct fl_gpu_jpeg_picture *in, FlError *err)
 {
     const struct fl_gpu_jpeg_header *const h = in->header;
@@ -263,6 +289,8 @@ static int plan_slice(struct fl_jpeg_pic *p, const struct fl_gpu_jpeg_picture *i
         return invalid(err, "the slice lies outside the picture");
     if (in->length > INT32_MAX / 2)
         return full(err, "compressed bytes of one picture");
+    if (in->entries && !entries_cover(in, p->mcus))
+        return invalid(err, "the entry points do not cover the slice");
     if (!in->entries) {
         p->skip = (in->first_row - in->group_row) * p->row_step + in->first_segment;
         p->n_marks = p->skip + (in->n_rows - 1) * p->row_step + in->n_segments;
@@ -332,7 +360,8 @@ static int take_memory(const struct fl_jpeg_plan *plan, struct fl_gpu_jpeg_room 
         return full(err, "restart segments");
     if (!take(p->n_marks, room->marks, &used->marks, &p->marks))
         return full(err, "restart markers");
-    if (!take((uint64_t)p->mcus * p->blocks, room->blocks, &used->blocks, &p->coef))
+    if (!take((uint64_t)p->mcus * p->blocks, room->blocks < MAX_BLOCKS ? room->blocks : MAX_BLOCKS,
+              &used->blocks, &p->coef))
         return full(err, "coefficients");
     for (unsigned c = 0; c < p->n_comp; c++) {
         struct fl_jpeg_comp *const k = &p->comp[c];
@@ -447,9 +476,35 @@ int fl_jpeg_plan_add(struct fl_jpeg_plan *plan, const struct fl_gpu_jpeg_picture
 
     put_tables(plan, p, h);
     put_entries(plan, p, in);
-    const uint32_t tile = 4 * p->cols_max * (p->rows_max + 2 * p->tile_h);
+    const uint32_t tile = p->weights + 8 * p->tile_h * p->spans;
     plan->tile_most = tile > plan->tile_most ? tile : plan->tile_most;
+    plan->n_copies += !p->joined;
     used.pics++;
     plan->used = used;
     return (int)number;
+}
+
+/* How long the longest segments of a group may be, roughly: groups are taken from the longest to the
+ * shortest of a picture. */
+static uint32_t group_rank(const struct fl_jpeg_plan *plan, const struct fl_jpeg_item *item)
+{
+    const struct fl_jpeg_pic *const p = &plan->pics[item->pic];
+    const uint32_t seen = p->entries ? p->n_segments : p->n_marks;
+    const uint64_t mean = p->length / (seen ? seen : 1);
+    const uint64_t rank = mean * (2 * (uint64_t)p->n_segments - item->first) / p->n_segments / 16;
+
+    return FL_JPEG_RANKS - 1 - (uint32_t)(rank < FL_JPEG_RANKS ? rank : FL_JPEG_RANKS - 1);
+}
+
+void fl_jpeg_plan_finish(struct fl_jpeg_plan *plan)
+{
+    uint32_t place[FL_JPEG_RANKS + 1] = { 0 };
+    const uint32_t n = plan->used.items[0];
+
+    for (uint32_t i = 0; i < n; i++)
+        place[group_rank(plan, &plan->items[0][i]) + 1]++;
+    for (uint32_t i = 0; i < FL_JPEG_RANKS; i++)
+        place[i + 1] += place[i];
+    for (uint32_t i = 0; i < n; i++)
+        plan->groups[place[group_rank(plan, &plan->items[0][i])]++] = plan->items[0][i];
 }

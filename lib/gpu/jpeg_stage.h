@@ -7,22 +7,28 @@
 
 #include "gpu/jpeg_arith.h"
 
-/* Zigzag order to natural order. What a damaged segment puts behind place 63 goes to place 63. */
+/* Zigzag order to natural order. What lies behind place 63, the ends of blocks and what a damaged
+ * segment makes, goes to place 63: 128 bytes, of which these are the first. */
 #define FL_JPEG_ZIGZAG                                                                             \
     {                                                                                              \
         0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34,    \
             27, 20, 13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37,  \
-            44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63, 63, 63, 63,    \
-            63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63                                     \
+            44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63                 \
     }
 
 /* ---- tables ----------------------------------------------------------------------------------- */
 
-/* Entry `i` of the first lookup. limit and first are in place. */
-FL_HD uint16_t fl_stage_fast(const struct fl_jpeg_lut *lut, uint32_t i)
+/* Entry `i` of the first lookup of table t. limit and first are in place. */
+FL_HD uint32_t fl_stage_fast(const struct fl_jpeg_lut *lut, uint32_t t, uint32_t i)
 {
-    return (uint16_t)fl_huff_find(lut->limit, lut->first, lut->vals, i << (16 - FL_JPEG_LOOK), 1,
-                                  FL_JPEG_LOOK);
+    return fl_huff_find(lut->limit, lut->first, lut->vals, i << (16 - FL_JPEG_LOOK), 1,
+                        FL_JPEG_LOOK, t < 2);
+}
+
+/* Entry of the code at the front of win, if it is longer than the first lookup; 0: none is. */
+FL_HD uint32_t fl_stage_long(const struct fl_jpeg_lut *lut, uint32_t dc, uint32_t win)
+{
+    return fl_huff_find(lut->limit, lut->first, lut->vals, win >> 16, FL_JPEG_LOOK + 1, 16, dc);
 }
 
 /* The source of table t of a picture: 0, 1: DC; 2, 3: AC. */
@@ -62,7 +68,6 @@ FL_HD uint32_t fl_stage_segment(const struct fl_jpeg_pic *p, const uint32_t *mar
     s->mcu = row * p->row_mcus + col * p->interval;
     s->mcus = (uint16_t)p->interval;
     s->bit = 0;
-    s->open = 0;
     s->pred[0] = s->pred[1] = s->pred[2] = 0;
     s->end_bit = 0;
     return bad;
@@ -77,7 +82,6 @@ FL_HD uint32_t fl_stage_entry(const struct fl_jpeg_pic *p, struct fl_jpeg_segmen
     s->offset = s->length = s->mcu = 0;
     s->mcus = 0;
     s->bit = 0;
-    s->open = 0;
     return FL_JPEG_BAD_LAYOUT;
 }
 
@@ -90,92 +94,12 @@ FL_HD uint32_t fl_stage_bucket(uint32_t length)
     return FL_JPEG_BUCKETS - 1 - (b < FL_JPEG_BUCKETS ? b : FL_JPEG_BUCKETS - 1);
 }
 
-/* What the decoder of a segment keeps besides its bits. */
-struct fl_walk {
-    int16_t *out;   // the block that is being filled
-    uint32_t k;     // place of the next coefficient; 0: the DC one
-    uint32_t block; // of the MCU
-    uint32_t mcus;  // still to come, this one included
-    uint32_t info;  // of the block: fl_stage_info()
-    uint32_t table; // for the next symbol
-    int32_t p0, p1, p2;
-};
-
 /* Component | DC table << 8 | AC table << 16 of block b of an MCU. */
 FL_HD uint32_t fl_stage_info(const struct fl_jpeg_pic *p, uint32_t b)
 {
     const uint32_t c = p->block_comp >> (2 * b) & 3;
 
     return c | (uint32_t)p->comp[c].dc << 8 | (uint32_t)p->comp[c].ac << 16;
-}
-
-FL_HD void fl_walk_begin(struct fl_walk *w, const struct fl_jpeg_pic *p,
-                         const struct fl_jpeg_segment *s, int16_t *coefs, uint32_t info0)
-{
-    w->out = coefs + ((uint64_t)p->coef + (uint64_t)s->mcu * p->blocks) * 64;
-    w->k = 0;
-    w->block = 0;
-    w->mcus = s->mcus;
-    w->info = info0;
-    w->table = info0 >> 8 & 255;
-    w->p0 = s->pred[0];
-    w->p1 = s->pred[1];
-    w->p2 = s->pred[2];
-}
-
-/* Add to the predictor of the block's component and return it. */
-FL_HD int32_t fl_walk_dc(struct fl_walk *w, int32_t diff)
-{
-    const uint32_t c = w->info & 3;
-    const int32_t dc = fl_add(c == 0 ? w->p0 : c == 1 ? w->p1 : w->p2, diff);
-
-    w->p0 = c == 0 ? dc : w->p0;
-    w->p1 = c == 1 ? dc : w->p1;
-    w->p2 = c == 2 ? dc : w->p2;
-    return dc;
-}
-
-/* Decode one symbol; bits holds at least 32. luts: the picture's four tables. info: of each block
- * of an MCU. Ends with w->mcus = 0. */
-FL_HD void fl_walk_symbol(struct fl_walk *w, struct fl_bits *bits, const struct fl_jpeg_lut *luts,
-                          const uint32_t *info, const uint8_t *zigzag, uint32_t blocks)
-{
-    const struct fl_jpeg_lut *const lut = &luts[w->table];
-    uint32_t e = lut->fast[bits->buf >> (64 - FL_JPEG_LOOK)];
-
-    if (e == 0) {
-        e = fl_huff_find(lut->limit, lut->first, lut->vals, (uint32_t)(bits->buf >> 48),
-                         FL_JPEG_LOOK + 1, 16);
-        if (e == 0) {
-            bits->bad |= FL_JPEG_BAD_CODE;
-            w->mcus = 0;
-            return;
-        }
-    }
-
-    const struct fl_symbol s = fl_bits_take(bits, e >> 8, e & 255);
-
-    if (w->k == 0) {
-        w->out[0] = (int16_t)fl_walk_dc(w, s.value);
-        w->k = 1;
-        w->table = w->info >> 16;
-    } else if (s.category) {
-        w->k += s.run;
-        w->out[zigzag[w->k]] = (int16_t)s.value;
-        w->k++;
-    } else {
-        w->k = s.run == 15 ? w->k + 16 : 64;
-    }
-    if (w->k > 63) {
-        w->k = 0;
-        w->out += 64;
-        if (++w->block == blocks) {
-            w->block = 0;
-            w->mcus--;
-        }
-        w->info = info[w->block];
-        w->table = w->info >> 8 & 255;
-    }
 }
 
 /* ---- blocks ----------------------------------------------------------------------------------- */

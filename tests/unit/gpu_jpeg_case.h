@@ -43,8 +43,9 @@ static inline uint8_t case_pixel(uint32_t x, uint32_t y, uint32_t c, uint32_t se
 }
 
 /* Compress a made-up picture. Returns malloced bytes. */
-static inline uint8_t *case_jpeg(const struct case_sampling *s, uint32_t w, uint32_t h, int quality,
-                                 uint32_t seed, bool rgb, size_t *len)
+static inline uint8_t *case_compress(const struct case_sampling *s, uint32_t w, uint32_t h,
+                                     int quality, uint32_t seed, bool rgb, uint32_t restart,
+                                     size_t *len)
 {
     struct jpeg_compress_struct c;
     struct fl_codec codec;
@@ -70,6 +71,7 @@ static inline uint8_t *case_jpeg(const struct case_sampling *s, uint32_t w, uint
         c.comp_info[i].h_samp_factor = s->h[i];
         c.comp_info[i].v_samp_factor = s->v[i];
     }
+    c.restart_interval = restart;
     jpeg_start_compress(&c, TRUE);
     for (uint32_t y = 0; y < h; y++) {
         for (uint32_t x = 0; x < w; x++)
@@ -82,6 +84,19 @@ static inline uint8_t *case_jpeg(const struct case_sampling *s, uint32_t w, uint
     free(line);
     *len = size;
     return out;
+}
+
+static inline uint8_t *case_jpeg(const struct case_sampling *s, uint32_t w, uint32_t h, int quality,
+                                 uint32_t seed, bool rgb, size_t *len)
+{
+    return case_compress(s, w, h, quality, seed, rgb, 0, len);
+}
+
+/* With a restart marker after so many MCUs. */
+static inline uint8_t *case_jpeg_restart(const struct case_sampling *s, uint32_t w, uint32_t h,
+                                         int quality, uint32_t seed, uint32_t restart, size_t *len)
+{
+    return case_compress(s, w, h, quality, seed, false, restart, len);
 }
 
 /* Decode a whole JPEG at scale s/8 to RGB (channels 3) or luma (1). Returns malloced pixels. */

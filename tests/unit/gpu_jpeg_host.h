@@ -36,6 +36,7 @@ static inline struct fl_jpeg_plan *host_plan(struct fl_gpu_jpeg_room room, int32
     plan->entries = host_alloc(room.segments * sizeof(*plan->entries));
     for (int i = 0; i < 3; i++)
         plan->items[i] = host_alloc(room.items[i] * sizeof(*plan->items[i]));
+    plan->groups = host_alloc(room.items[0] * sizeof(*plan->groups));
     fl_jpeg_plan_clear(plan);
     return plan;
 }
@@ -47,6 +48,7 @@ static inline void host_plan_free(struct fl_jpeg_plan *plan)
     free(plan->entries);
     for (int i = 0; i < 3; i++)
         free(plan->items[i]);
+    free(plan->groups);
     free(plan);
 }
 
@@ -65,12 +67,12 @@ static inline uint32_t host_marks(const struct fl_jpeg_pic *p, const uint8_t *by
     return n;
 }
 
-static inline void host_lut(struct fl_jpeg_lut *lut, const struct fl_jpeg_huff *h)
+static inline void host_lut(struct fl_jpeg_lut *lut, uint32_t t, const struct fl_jpeg_huff *h)
 {
     fl_huff_limits(h, lut->limit, lut->first);
     memcpy(lut->vals, h->vals, sizeof(lut->vals));
     for (uint32_t i = 0; i < 1u << FL_JPEG_LOOK; i++)
-        lut->fast[i] = fl_stage_fast(lut, i);
+        lut->fast[i] = (uint16_t)fl_stage_fast(lut, t, i);
 }
 
 static inline uint32_t host_word(const uint8_t *p, uint32_t at, uint32_t end)
@@ -82,40 +84,81 @@ static inline uint32_t host_word(const uint8_t *p, uint32_t at, uint32_t end)
     return w;
 }
 
+/* The bytes of a segment as clean words. */
+struct host_source {
+    const uint8_t *bytes;
+    uint32_t at, end, skip, taken;
+    struct fl_feed feed;
+};
+
+static inline uint32_t host_next(struct host_source *s)
+{
+    uint32_t out = 0;
+
+    s->taken++;
+    while (s->feed.left > 0) {
+        const uint32_t w = host_word(s->bytes, s->at, s->end) << (8 * s->skip);
+        const int32_t have = 4 - (int32_t)s->skip;
+        s->at += 4;
+        s->skip = 0;
+        if (fl_feed_word(&s->feed, w, have, &out))
+            return out;
+    }
+    out = s->feed.acc; // what is left, once; then zeros
+    s->feed.acc = 0;
+    return out;
+}
+
+/* The DC coefficients are differences until now. */
+static inline void host_dc(const struct fl_jpeg_pic *p, const struct fl_jpeg_segment *s,
+                           int16_t *out)
+{
+    int32_t pred[3] = { s->pred[0], s->pred[1], s->pred[2] };
+
+    for (uint32_t i = 0; i < s->mcus * p->blocks; i++, out += 64) {
+        int32_t *const dc = &pred[fl_stage_info(p, i % p->blocks) & 3];
+        *dc = fl_add(*dc, out[0]);
+        out[0] = (int16_t)*dc;
+    }
+}
+
 static inline uint32_t host_segment(const struct fl_jpeg_pic *p, const struct fl_jpeg_segment *s,
                                     const uint8_t *bytes, const struct fl_jpeg_lut *luts,
                                     int16_t *coefs)
 {
-    static const uint8_t zigzag[] = FL_JPEG_ZIGZAG;
-    struct fl_bits bits = { .left = (int32_t)s->length };
-    uint32_t info[FL_JPEG_BLOCKS], at = s->offset & ~3u;
-    const uint32_t end = s->offset + s->length;
-    struct fl_walk walk;
+    static const uint8_t zigzag[64] = FL_JPEG_ZIGZAG;
+    struct host_source src = { .bytes = bytes,
+                               .at = s->offset & ~3u,
+                               .end = s->offset + s->length,
+                               .skip = s->offset & 3,
+                               .feed = { .left = (int32_t)s->length } };
+    struct fl_walk w = { .left = s->mcus * p->blocks, .p = s->bit };
+    int16_t *const first = coefs + ((uint64_t)p->coef + (uint64_t)s->mcu * p->blocks) * 64;
+    int16_t *out = first;
+    uint32_t block = 0, place;
 
-    for (uint32_t b = 0; b < p->blocks; b++)
-        info[b] = fl_stage_info(p, b);
-    fl_walk_begin(&walk, p, s, coefs, info[0]);
-    fl_bits_bytes(&bits, host_word(bytes, at, end), (int)(s->offset & 3));
-    at += 4;
-    if (s->bit) {
-        while (bits.n < 8 && bits.left > 0) {
-            fl_bits_word(&bits, host_word(bytes, at, end));
-            at += 4;
+    w.w0 = host_next(&src);
+    w.w1 = host_next(&src);
+    w.w2 = host_next(&src);
+    while (w.left) {
+        const uint32_t info = fl_stage_info(p, block), win = fl_window(w.w0, w.w1, w.p);
+        const uint32_t t = w.k ? info >> 16 : info >> 8 & 255;
+        uint32_t e = luts[t].fast[win >> (32 - FL_JPEG_LOOK)];
+        if (!e && !(e = fl_stage_long(&luts[t], t < 2, win)))
+            return FL_JPEG_BAD_CODE | src.feed.bad;
+        const int32_t v = fl_walk_symbol(&w, win, e, &place);
+        out[place < 64 ? zigzag[place] : 63] = (int16_t)v;
+        if (fl_walk_advance(&w))
+            w.w2 = host_next(&src);
+        if (w.k > 63) {
+            w.k = 0;
+            w.left--;
+            out += 64;
+            block = block + 1 == p->blocks ? 0 : block + 1;
         }
-        bits.buf <<= s->bit;
-        bits.n -= s->bit;
     }
-    while (walk.mcus && !bits.bad) {
-        while (bits.n <= 32) {
-            if (bits.left > 0)
-                fl_bits_word(&bits, host_word(bytes, at, end));
-            else
-                fl_bits_zeros(&bits);
-            at += 4;
-        }
-        fl_walk_symbol(&walk, &bits, luts, info, zigzag, p->blocks);
-    }
-    return bits.bad ? bits.bad : fl_bits_end(&bits, s->end_bit);
+    host_dc(p, s, first);
+    return fl_walk_end(&w, &src.feed, src.taken, s->end_bit);
 }
 
 /* Huffman stage of a picture: coefficients of its slice. */
@@ -129,7 +172,7 @@ static inline uint32_t host_entropy(const struct fl_jpeg_plan *plan, const struc
     const uint32_t found = p->entries ? 0 : host_marks(p, bytes, marks, &flags);
 
     for (uint32_t t = 0; t < 4; t++)
-        host_lut(&luts[t], fl_stage_huff(&plan->tables[p->tables], t));
+        host_lut(&luts[t], t, fl_stage_huff(&plan->tables[p->tables], t));
     for (uint32_t i = 0; i < p->n_segments; i++) {
         struct fl_jpeg_segment s;
         if (p->entries) {

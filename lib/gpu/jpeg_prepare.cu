@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPU JPEG: compressed bytes to coefficients. prepare: a thread block for each picture builds its
- * tables, finds its restart markers and sorts its segments. huffman: a thread for each segment; its
- * warp's neighbours have segments of like length. */
+/* GPU JPEG, before the Huffman stage: one thread block for each picture finds its restart markers and
+ * sorts its segments, another one builds its tables and resampling weights. */
 #include "gpu/jpeg_device.h"
 #include "gpu/jpeg_stage.h"
 
@@ -29,7 +28,7 @@ __device__ void build_tables(const fl_jpeg_device &d, const fl_jpeg_pic &p)
     for (uint32_t i = threadIdx.x; i < 4u << FL_JPEG_LOOK; i += FL_JPEG_SCAN) {
         fl_jpeg_lut *const lut = &luts[i >> FL_JPEG_LOOK];
         const uint32_t at = i & ((1u << FL_JPEG_LOOK) - 1);
-        lut->fast[at] = fl_stage_fast(lut, at);
+        lut->fast[at] = (uint16_t)fl_stage_fast(lut, i >> FL_JPEG_LOOK, at);
     }
 }
 
@@ -51,7 +50,7 @@ __device__ uint32_t find_marks(const uint4 &v, uint32_t prev)
     const uint32_t w[4] = { v.x, v.y, v.z, v.w };
     uint32_t mask = 0;
 
-    if (prev != 255 && !(fl_any_ff(v.x) | fl_any_ff(v.y) | fl_any_ff(v.z) | fl_any_ff(v.w)))
+    if (prev != 255 && !(fl_find_ff(v.x) | fl_find_ff(v.y) | fl_find_ff(v.z) | fl_find_ff(v.w)))
         return 0;
 #pragma unroll
     for (uint32_t i = 0; i < 16; i++) {
@@ -191,182 +190,35 @@ __global__ void __launch_bounds__(FL_JPEG_SCAN) prepare(const fl_jpeg_device d)
     __shared__ uint32_t place[FL_JPEG_BUCKETS];
     __shared__ fl_jpeg_pic p;
 
-    for (uint32_t number = blockIdx.x; number < d.n_pics; number += gridDim.x) {
+    for (uint32_t work = blockIdx.x; work < 2 * d.n_pics; work += gridDim.x) {
+        const uint32_t number = work < d.n_pics ? work : work - d.n_pics;
         uint32_t bad = 0, found = 0;
         __syncthreads();
         for (uint32_t i = threadIdx.x; i < sizeof(p) / 4; i += FL_JPEG_SCAN)
             ((uint32_t *)&p)[i] = ((const uint32_t *)&d.pics[number])[i];
         __syncthreads();
+        if (work >= d.n_pics) {
+            if (p.own_tables)
+                build_tables(d, p);
+            build_weights(d, p);
+            continue;
+        }
         found = p.entries && !d.fetch ? 0 : scan(d, p, m, &bad);
         if (p.entries)
             bad = 0; // what looks like a marker is none of ours
         sort_segments(d, p, found, place, &bad);
-        if (p.own_tables)
-            build_tables(d, p);
-        build_weights(d, p);
         if (bad)
             atomicOr(&d.flags[number], bad);
     }
-}
-
-/* ---- huffman ---------------------------------------------------------------------------------- */
-
-constexpr uint32_t ring_words = 32; // of each thread: a whole L1 line of its segment
-constexpr uint32_t burst = 8;       // symbols between two looks at the ring
-
-/* A thread's bytes on their way: words of shared memory, in a column of its own, so that the threads
- * of a warp never meet in a bank. */
-struct ring {
-    const uint32_t *from; // 16-byte aligned
-    uint32_t *words;      // + 32 for the next one
-    uint32_t rd, wr, end; // words taken, fetched, and there
-};
-
-__device__ __forceinline__ uint32_t big_endian(uint32_t w)
-{
-    return __byte_perm(w, 0, 0x0123);
-}
-
-/* Fetch what there is room for; up to 4 loads are in flight at a time. */
-__device__ __forceinline__ void ring_fill(ring &r)
-{
-    if ((int32_t)(r.wr - r.rd) < 0)
-        r.wr = r.rd & ~3u;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        uint4 v[4];
-#pragma unroll
-        for (int g = 0; g < 4; g++)
-            if (r.wr + 4 * g + 4 - r.rd <= ring_words && r.wr + 4 * g < r.end)
-                v[g] = *(const uint4 *)(r.from + r.wr + 4 * g);
-#pragma unroll
-        for (int g = 0; g < 4; g++)
-            if (r.wr + 4 - r.rd <= ring_words && r.wr < r.end) {
-                uint32_t *const w = r.words;
-                w[((r.wr + 0) % ring_words) * 32] = big_endian(v[g].x);
-                w[((r.wr + 1) % ring_words) * 32] = big_endian(v[g].y);
-                w[((r.wr + 2) % ring_words) * 32] = big_endian(v[g].z);
-                w[((r.wr + 3) % ring_words) * 32] = big_endian(v[g].w);
-                r.wr += 4;
-            }
-    }
-}
-
-__device__ __forceinline__ uint32_t ring_take(ring &r)
-{
-    const uint32_t at = r.rd++;
-
-    if ((int32_t)(r.wr - at) > 0)
-        return r.words[(at % ring_words) * 32];
-    return at < r.end ? big_endian(r.from[at]) : 0; // a burst of stuffed bytes
-}
-
-__device__ __forceinline__ void refill(fl_bits &b, ring &r)
-{
-    while (b.n <= 32) {
-        if (b.left > 0)
-            fl_bits_word(&b, ring_take(r));
-        else
-            fl_bits_zeros(&b);
-    }
-}
-
-/* Begin a segment: the first word may hold bytes and bits of its predecessor. */
-__device__ void begin(const fl_jpeg_device &d, const fl_jpeg_pic &p, const fl_jpeg_segment &s,
-                      fl_bits &b, ring &r)
-{
-    const uint32_t first = p.data + s.offset, aligned = first & ~15u;
-
-    r.from = (const uint32_t *)(d.data + aligned);
-    r.rd = (first - aligned) / 4;
-    r.wr = 0;
-    r.end = (first + s.length - aligned + 3) / 4;
-    b.buf = 0;
-    b.n = 0;
-    b.zeros = 0;
-    b.left = (int32_t)s.length;
-    b.ff = 0;
-    b.bad = 0;
-    ring_fill(r);
-    if (b.left > 0)
-        fl_bits_bytes(&b, ring_take(r), (int)(first & 3));
-    if (s.bit) {
-        refill(b, r);
-        b.buf <<= s.bit;
-        b.n -= s.bit;
-    }
-}
-
-__constant__ const uint8_t order[80] = FL_JPEG_ZIGZAG;
-
-__global__ void __launch_bounds__(FL_JPEG_GROUP) huffman(const fl_jpeg_device d)
-{
-    __shared__ __align__(16) fl_jpeg_lut luts[4];
-    __shared__ uint32_t words[FL_JPEG_GROUP * ring_words];
-    __shared__ uint32_t info[FL_JPEG_BLOCKS];
-    __shared__ uint8_t zigzag[80];
-
-    if (threadIdx.x < 40)
-        for (int i = 0; i < 2; i++)
-            zigzag[threadIdx.x * 2 + i] = order[threadIdx.x * 2 + i];
-    for (uint32_t item = blockIdx.x; item < d.n_items[0]; item += gridDim.x) {
-        const fl_jpeg_item work = d.items[0][item];
-        const fl_jpeg_pic &p = d.pics[work.pic];
-        const uint32_t i = work.first + threadIdx.x;
-        __syncthreads();
-        for (uint32_t k = threadIdx.x; k < sizeof(luts) / 16; k += FL_JPEG_GROUP)
-            ((uint4 *)luts)[k] = ((const uint4 *)(d.luts + 4 * (size_t)p.tables))[k];
-        if (threadIdx.x < p.blocks)
-            info[threadIdx.x] = fl_stage_info(&p, threadIdx.x);
-        __syncthreads();
-
-        fl_jpeg_segment s = {};
-        if (i < p.n_segments)
-            s = d.segments[p.segment + i];
-        const uint32_t blocks = p.blocks;
-        fl_walk walk;
-        fl_bits bits;
-        ring r;
-        r.words = words + (threadIdx.x >> 5) * 32 * ring_words + (threadIdx.x & 31);
-        fl_walk_begin(&walk, &p, &s, d.coefs, info[0]);
-        begin(d, p, s, bits, r);
-        while (__any_sync(all, walk.mcus)) {
-            if (__any_sync(all, walk.mcus && r.wr - r.rd < burst + 2 && r.wr < r.end))
-                ring_fill(r);
-#pragma unroll 1
-            for (uint32_t n = 0; n < burst; n++) {
-                if (walk.mcus) {
-                    refill(bits, r);
-                    fl_walk_symbol(&walk, &bits, luts, info, zigzag, blocks);
-                }
-                __syncwarp();
-            }
-        }
-        if (i < p.n_segments) {
-            const uint32_t bad = bits.bad ? bits.bad : fl_bits_end(&bits, s.end_bit);
-            if (bad)
-                atomicOr(&d.flags[work.pic], bad);
-        }
-    }
-}
-
-uint32_t grid_of(const fl_jpeg_device *d, uint32_t n)
-{
-    return d->grid && d->grid < n ? d->grid : n;
 }
 
 } // namespace
 
 int fl_jpeg_launch_prepare(const struct fl_jpeg_device *d, void *stream)
 {
-    if (d->n_pics)
-        prepare<<<grid_of(d, d->n_pics), FL_JPEG_SCAN, 0, (cudaStream_t)stream>>>(*d);
-    return (int)cudaPeekAtLastError();
-}
+    const uint32_t grid = fl_jpeg_grid(d, 2 * d->n_pics);
 
-int fl_jpeg_launch_huffman(const struct fl_jpeg_device *d, void *stream)
-{
-    if (d->n_items[0])
-        huffman<<<grid_of(d, d->n_items[0]), FL_JPEG_GROUP, 0, (cudaStream_t)stream>>>(*d);
+    if (grid)
+        prepare<<<grid, FL_JPEG_SCAN, 0, (cudaStream_t)stream>>>(*d);
     return (int)cudaPeekAtLastError();
 }
