@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "crop.h"
 #include "jpeg/decode.h"
+#include "jpeg/direct.h"
 #include "jpeg/upsampling.h"
 #include "tests/unit/gpu_jpeg_case.h"
 
@@ -35,14 +36,12 @@
         }                                                                                          \
     } while (0)
 
-#define EVERY 8       // MCUs between two entry points
 #define ENTRIES 20000 // most of a picture
 
 struct set {
     struct case_picture *pics;
-    struct fl_jpeg_segment **entries; // of pictures that are not sliced
-    size_t *n_entries;
-    struct fl_slice_parts *parts; // header strings
+    struct fl_entry_table *entries; // of pictures that are not sliced; points 0: of others
+    struct fl_slice_parts *parts;   // header strings
     uint32_t n;
     uint8_t *bytes; // all files, pinned
     uint64_t size;
@@ -137,33 +136,26 @@ static void load_sliced(struct case_picture *p, struct fl_slice_parts *keep,
                                     p->table.interval, &err));
 }
 
-/* A JPEG as it is: its entry points. data_offset: where its entropy-coded bytes begin. */
-static void load_plain(struct set *s, struct case_picture *p)
+/* A JPEG as it is: its entry points. Returns the bytes that they take in the index. */
+static size_t load_plain(struct set *s, struct case_picture *p, struct fl_direct *direct)
 {
-    struct fl_jpeg_segment *const all = need(ENTRIES * sizeof(*all));
-    struct fl_jpeg_header parsed;
+    struct fl_entry_table *const t = &s->entries[s->n];
+    struct fl_slice_bytes blob;
     FlError err = { 0 };
 
-    CHECK(fl_jpeg_parse(p->jpeg, p->len, &parsed, &err));
     CHECK(fl_gpu_jpeg_header_add(&p->header, p->jpeg, p->len, &err));
     CHECK(fl_gpu_jpeg_header_finish(&p->header, 0, 0, 0, &err));
-    const int64_t n = fl_gpu_jpeg_entries(&p->header, p->jpeg + parsed.scan_offset,
-                                          p->len - parsed.scan_offset, EVERY, all, ENTRIES, &err);
-    if (n < 0) {
+    if (fl_direct_entries(direct, p->jpeg, p->len, &blob, &err)) {
         fprintf(stderr, "%s\n", err.message);
         exit(1);
     }
-    s->entries[s->n] = all;
-    s->n_entries[s->n] = (size_t)n;
-    p->table.data_offset = (uint32_t)parsed.scan_offset;
-    p->table.data_length = p->len - parsed.scan_offset;
-    p->table.frame = (struct fl_frame){ p->header.width,
-                                        p->header.height,
-                                        p->header.n_comp,
-                                        { p->header.h[0], p->header.h[1], p->header.h[2] },
-                                        { p->header.v[0], p->header.v[1], p->header.v[2] },
-                                        p->header.h_max,
-                                        p->header.v_max };
+    p->blob = need(blob.len);
+    memcpy(p->blob, blob.data, blob.len);
+    CHECK(fl_entry_unpack(t, p->blob, blob.len));
+    p->table.data_offset = t->data_offset;
+    p->table.data_length = p->len - t->data_offset;
+    p->table.frame = t->frame;
+    return blob.len;
 }
 
 static struct set load(const char *path)
@@ -171,7 +163,8 @@ static struct set load(const char *path)
     struct set s = { 0 };
     struct fl_slicer *const slicer = fl_slicer_new();
     struct fl_slice_parts parts;
-    size_t len, at = 0, entries = 0;
+    struct fl_direct *const direct = fl_direct_new(0, (size_t)1 << 28, FL_CPU_BEST);
+    size_t len, at = 0, points = 0, index = 0;
     uint8_t *const file = slurp(path, &len);
 
     CHECK(cudaHostAlloc((void **)&s.bytes, len + 64, cudaHostAllocPortable));
@@ -181,7 +174,6 @@ static struct set load(const char *path)
     s.pics = need(10000 * sizeof(*s.pics));
     s.parts = need(10000 * sizeof(*s.parts));
     s.entries = need(10000 * sizeof(*s.entries));
-    s.n_entries = need(10000 * sizeof(*s.n_entries));
     for (; at + 4 < len && s.n < 10000; s.n++) {
         struct case_picture *const p = &s.pics[s.n];
         uint32_t size;
@@ -192,12 +184,13 @@ static struct set load(const char *path)
         if (fl_slicer_table(slicer, p->jpeg, p->len, &parts) == 0)
             load_sliced(p, &s.parts[s.n], &parts);
         else
-            load_plain(&s, p);
-        entries += s.n_entries[s.n];
+            index += load_plain(&s, p, direct);
+        points += (size_t)s.entries[s.n].points * s.entries[s.n].mcu_rows;
     }
-    if (entries)
-        printf("%.1f KB and %.0f entry points a picture\n", (double)len / s.n / 1e3,
-               (double)entries / s.n);
+    if (points)
+        printf("%.1f KB, %.0f entry points and %.2f KB of index a picture\n",
+               (double)len / s.n / 1e3, (double)points / s.n, (double)index / s.n / 1e3);
+    fl_direct_free(direct);
     fl_slicer_free(slicer);
     return s;
 }
@@ -207,9 +200,10 @@ static void request(const struct set *s, uint32_t pic, const struct fl_crop *cro
                     struct fl_jpeg_segment *scratch, struct fl_gpu_jpeg_picture *in)
 {
     const struct case_picture *const p = &s->pics[pic];
+    FlError err = { 0 };
     uint32_t offset;
 
-    if (!s->entries[pic]) {
+    if (!s->entries[pic].points) {
         CHECK(case_request(p, crop, exact, in));
         return;
     }
@@ -223,8 +217,13 @@ static void request(const struct set *s, uint32_t pic, const struct fl_crop *cro
                                         .entries = scratch,
                                         .crop = *crop,
                                         .exact = exact };
-    in->n_entries = (uint32_t)fl_gpu_jpeg_entries_of(&p->header, s->entries[pic], s->n_entries[pic],
-                                                     first, rows, scratch, &offset, &in->length);
+    const int64_t n = fl_gpu_jpeg_entries(&s->entries[pic], first, rows, scratch, ENTRIES, &offset,
+                                          &in->length, &err);
+    if (n < 0) {
+        fprintf(stderr, "%s\n", err.message);
+        exit(1);
+    }
+    in->n_entries = (uint32_t)n;
     in->bytes = p->jpeg + p->table.data_offset + offset;
 }
 
@@ -511,7 +510,7 @@ static void plan_picture(const struct set *set, const struct stock *s, uint32_t 
     struct fl_gpu_jpeg_picture in;
     FlError err;
 
-    if (set->entries[s->pics[i]])
+    if (set->entries[s->pics[i]].points)
         request(set, s->pics[i], &s->crops[i], false, scratch, &in);
     else
         plan_sliced(set, s, i, header, &in);

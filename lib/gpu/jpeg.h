@@ -22,6 +22,7 @@
 #include <feedline/error.h>
 
 #include "gpu/jpeg_desc.h"
+#include "jpeg/entry.h"
 #include "rect.h"
 
 /* ---- header ----------------------------------------------------------------------------------- */
@@ -59,20 +60,14 @@ int fl_gpu_jpeg_header_finish(struct fl_gpu_jpeg_header *h, uint32_t width, uint
 
 /* ---- entry points ----------------------------------------------------------------------------- */
 
-/* Entry points of a JPEG that is not sliced, so that its bytes can stay as they are: a segment begins
- * with each MCU row, at each restart marker, and after at most `interval` MCUs. bytes: from the first
- * entropy-coded byte on. Segments are counted in the whole picture, offsets from `bytes`.
- * @return how many there are; FL_ERR(E2BIG): more than `cap`; FL_ERR(EBADMSG): the data is damaged. */
-int64_t fl_gpu_jpeg_entries(const struct fl_gpu_jpeg_header *h, const uint8_t *bytes, size_t length,
-                            uint32_t interval, struct fl_jpeg_segment *out, size_t cap,
-                            FlError *err);
-
-/* The segments of some MCU rows, as fl_gpu_jpeg_picture wants them: counted from the first of these
- * rows, offsets from the first byte that they need. *offset and *length: these bytes. Returns how many
- * segments went to out, which has room for all n. */
-size_t fl_gpu_jpeg_entries_of(const struct fl_gpu_jpeg_header *h, const struct fl_jpeg_segment *all,
-                              size_t n, uint32_t first_row, uint32_t n_rows,
-                              struct fl_jpeg_segment *out, uint32_t *offset, uint32_t *length);
+/* The segments between the entry points of some MCU rows of a file that is not sliced, as
+ * fl_gpu_jpeg_picture wants them. *offset and *length: the bytes that they need, from the file's first
+ * entropy-coded byte (t->data_offset) on.
+ * @return how many there are; FL_ERR(EINVAL): rows outside the picture, or more than `cap`;
+ * FL_ERR(ENOTSUP): restart markers between points; FL_ERR(EBADMSG): no sense in the table. */
+int64_t fl_gpu_jpeg_entries(const struct fl_entry_table *t, uint32_t first_row, uint32_t n_rows,
+                            struct fl_jpeg_segment *out, size_t cap, uint32_t *offset,
+                            uint32_t *length, FlError *err);
 
 /* ---- plan ------------------------------------------------------------------------------------- */
 

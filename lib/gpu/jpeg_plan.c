@@ -7,7 +7,7 @@
 #include "jpeg/upsampling.h"
 #include "kernels/resize.h"
 
-#define JOIN_BYTES 4096              // between two pictures that are copied together
+#define PAGE_BYTES 4096              // memory is pinned by the page
 #define MAX_BLOCKS (UINT32_MAX / 64) // coefficients are counted in 32 bits
 #define PAD_BYTES 64                 // readable behind a picture's compressed bytes
 
@@ -27,12 +27,13 @@ struct fl_gpu_jpeg_room fl_gpu_jpeg_room_for(uint32_t pics, uint64_t pixels, uin
         .marks = 2 * div_up(all, 384) + 16 * pics,
         .blocks = div_up(3 * all, 64) + 64 * pics,
         .planes = div_up(3 * all + all / 2, 16) + 64 * pics,
-        .axis = pics * (uint32_t)(width + height) * (sizeof(int32_t) + 12 * sizeof(int16_t)),
+        .axis = pics * (uint32_t)(width + height) * (sizeof(int32_t) + 24 * sizeof(int16_t)),
     };
 
     room.items[0] = room.segments / FL_JPEG_GROUP + pics;
     room.items[1] = room.blocks / FL_JPEG_IDCT + 3 * pics;
-    room.items[2] = pics * div_up((uint64_t)width, 64) * div_up((uint64_t)height, 8);
+    room.items[2] =
+        pics * div_up((uint64_t)width, 64) * div_up((uint64_t)height, 8) + div_up(all, 512);
     return room;
 }
 
@@ -322,16 +323,17 @@ static bool take(uint64_t n, uint32_t room, uint32_t *used, uint32_t *at)
     return true;
 }
 
-/* Place of the compressed bytes: right behind the predecessor's, at the same distance as in host
- * memory where they are close together, so that one copy takes both. */
+/* Place of the compressed bytes: right behind the predecessor's, and at the same distance as in host
+ * memory where they meet in a page, so that one copy takes both. (Across a page boundary two
+ * pieces of pinned memory may meet, which no copy may span.) */
 static bool take_bytes(const struct fl_jpeg_plan *plan, struct fl_gpu_jpeg_room *used,
                        struct fl_jpeg_pic *p, uint64_t bytes)
 {
     const struct fl_jpeg_pic *const before = used->pics ? &plan->pics[used->pics - 1] : NULL;
     const uint64_t src = p->src & ~(uint64_t)15;
 
-    if (before && p->src >= before->src + before->length &&
-        p->src - before->src - before->length < JOIN_BYTES) {
+    if (before && before->length && p->src >= before->src + before->length &&
+        p->src / PAGE_BYTES == (before->src + before->length - 1) / PAGE_BYTES) {
         const uint64_t at = (before->data & ~15u) + (src - (before->src & ~(uint64_t)15));
         if (at + bytes <= plan->room.bytes) {
             p->data = (uint32_t)at;

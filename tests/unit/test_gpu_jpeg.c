@@ -4,6 +4,7 @@
 #include "gpu_jpeg_case.h"
 #include "gpu_jpeg_host.h"
 #include "jpeg/decode.h"
+#include "jpeg/direct.h"
 #include "jpeg/upsampling.h"
 #include "t.h"
 
@@ -170,52 +171,46 @@ static void test_rgb(void)
 }
 
 /* A JPEG as it is, through entry points: the same pixels. */
-static void compare_entries(const uint8_t *jpeg, size_t len, uint32_t interval,
-                            const struct fl_crop *c)
+static void compare_entries(const uint8_t *jpeg, size_t len, bool aligned, const struct fl_crop *c)
 {
     const size_t size = (size_t)c->rw * (size_t)c->rh * 3;
     struct case_picture p = { .jpeg = (uint8_t *)(uintptr_t)jpeg, .len = len };
-    struct fl_jpeg_segment all[4000], some[4000];
+    struct fl_jpeg_segment some[4000];
     struct fl_jpeg_plan *const plan = host_plan(big_room(), c->rw, c->rh, false);
+    struct fl_direct *const direct = fl_direct_new(0, (size_t)1 << 28, FL_CPU_C);
+    struct fl_entry_table table;
+    struct fl_slice_bytes blob;
     uint8_t *const got = malloc(size), *const want = malloc(size);
-    struct fl_jpeg_header parsed;
     FlError err = { 0 };
     uint32_t offset, length;
 
-    T_EQ(fl_jpeg_parse(jpeg, len, &parsed, &err), 0);
     T_EQ(fl_gpu_jpeg_header_add(&p.header, jpeg, len, &err), 0);
     T_EQ(fl_gpu_jpeg_header_finish(&p.header, 0, 0, 0, &err), 0);
-    const uint8_t *const bytes = jpeg + parsed.scan_offset;
-    const int64_t n = fl_gpu_jpeg_entries(&p.header, bytes, len - parsed.scan_offset, interval, all,
-                                          T_LEN(all), &err);
-    T_OK(n > 0);
-    const struct fl_frame frame = { p.header.width,
-                                    p.header.height,
-                                    p.header.n_comp,
-                                    { p.header.h[0], p.header.h[1], p.header.h[2] },
-                                    { p.header.v[0], p.header.v[1], p.header.v[2] },
-                                    p.header.h_max,
-                                    p.header.v_max };
+    T_EQ(fl_direct_entries(direct, jpeg, len, &blob, &err), 0);
+    T_EQ(fl_entry_unpack(&table, blob.data, blob.len), 0);
     const int scale = fl_resize_scale(c->box.w, c->box.h, c->rw, c->rh, false);
-    const struct fl_rect reach = fl_upsampling_reach(&frame, c->box, (uint32_t)scale);
+    const struct fl_rect reach = fl_upsampling_reach(&table.frame, c->box, (uint32_t)scale);
     const uint32_t unit = 8u * p.header.v_max, first = (uint32_t)reach.y / unit;
     const uint32_t rows = (uint32_t)(reach.y + reach.h - 1) / unit - first + 1;
     struct fl_gpu_jpeg_picture in = {
         .header = &p.header, .first_row = first, .n_rows = rows, .entries = some, .crop = *c
     };
-    in.n_entries = (uint32_t)fl_gpu_jpeg_entries_of(&p.header, all, (size_t)(n > 0 ? n : 0), first,
-                                                    rows, some, &offset, &length);
-    in.bytes = bytes + offset;
+    const int64_t n =
+        fl_gpu_jpeg_entries(&table, first, rows, some, T_LEN(some), &offset, &length, &err);
+    T_EQ(n, aligned ? (int64_t)rows * table.points : FL_ERR(ENOTSUP));
+    in.n_entries = n > 0 ? (uint32_t)n : 0;
+    in.bytes = jpeg + table.data_offset + offset;
     in.length = length;
-    const int number = fl_jpeg_plan_add(plan, &in, &err);
-    if (number < 0)
+    const int number = n > 0 ? fl_jpeg_plan_add(plan, &in, &err) : -1;
+    if (n > 0 && number < 0)
         fprintf(stderr, "%s\n", err.message);
-    T_EQ(number, 0);
+    T_EQ(number, n > 0 ? 0 : -1);
     if (number == 0) {
         T_EQ(host_decode(plan, 0, got), 0);
         decode_on_cpu(&p, c, false, 1, 3, want, c->rw);
         T_OK(!memcmp(got, want, size));
     }
+    fl_direct_free(direct);
     host_plan_free(plan);
     free(got);
     free(want);
@@ -223,19 +218,24 @@ static void compare_entries(const uint8_t *jpeg, size_t len, uint32_t interval,
 
 static void test_entries(void)
 {
-    static const uint32_t intervals[] = { 1, 3, 8, 1000 };
+    // MCUs to a restart marker, in pictures of 160 x 96 pixels and of 181 x 143
+    static const uint32_t restarts[] = { 0, 5, 1000 };
 
     for (size_t s = 0; s < 6; s++)
-        for (uint32_t restart = 0; restart < 12; restart += 5)
-            for (size_t i = 0; i < T_LEN(intervals); i++) {
+        for (size_t i = 0; i < T_LEN(restarts); i++)
+            for (uint32_t seed = 0; seed < 4; seed++) {
+                const uint32_t w = seed & 1 ? 181 : 160, h = seed & 1 ? 143 : 96;
+                const uint32_t row =
+                    (w + 8u * (uint32_t)samplings[s].h[0] - 1) / (8u * (uint32_t)samplings[s].h[0]);
+                const uint32_t restart = restarts[i] == 1000 ? 2 * row : restarts[i];
                 size_t len;
                 uint8_t *const jpeg =
-                    case_jpeg_restart(&samplings[s], 181, 143, 88, (uint32_t)i, restart, &len);
-                const struct fl_crop all = view(0, 0, 181, 143, 60, 50, true);
-                const struct fl_crop part = view(70, 50, 80, 60, SIDE, SIDE, false);
+                    case_jpeg_restart(&samplings[s], w, h, 88, seed, restart, &len);
+                const struct fl_crop all = view(0, 0, (int)w, (int)h, 60, 50, true);
+                const struct fl_crop part = view(70, 40, 80, 50, SIDE, SIDE, false);
                 t_case(samplings[s].name);
-                compare_entries(jpeg, len, intervals[i], &all);
-                compare_entries(jpeg, len, intervals[i], &part);
+                compare_entries(jpeg, len, restart % row == 0, &all);
+                compare_entries(jpeg, len, restart % row == 0, &part);
                 free(jpeg);
             }
 }
