@@ -22,18 +22,45 @@ static void forget(struct fl_new_file *f)
     *f = (struct fl_new_file){ .fd = -1 };
 }
 
+/* Folder of a path, malloced. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash)
+        return strdup(".");
+    return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
+
+/* A file without a name: if the process is killed, nothing is left. -1 where that cannot be had. */
+static int open_unnamed(const char *path)
+{
+    char *folder = folder_of(path);
+    int fd = -1;
+
+    // Giving it a name later needs /proc.
+    if (folder && !access("/proc/self/fd", X_OK))
+        fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    free(folder);
+    return fd;
+}
+
 int fl_new_file_open(struct fl_new_file *f, const char *path)
 {
     const size_t len = strlen(path);
     int err = 0;
 
-    *f = (struct fl_new_file){ .fd = -1, .path = strdup(path), .temporary = malloc(len + 16) };
+    *f = (struct fl_new_file){ .fd = -1, .path = strdup(path), .temporary = malloc(len + 48) };
     if (!f->path || !f->temporary) {
         forget(f);
         return fl_err_file(ENOMEM, "create", path);
     }
+    if ((f->fd = open_unnamed(path)) >= 0) {
+        f->unnamed = true;
+        return 0;
+    }
     // A name of its own: several processes may be making the same file.
-    snprintf(f->temporary, len + 16, "%s.tmp-XXXXXX", path);
+    snprintf(f->temporary, len + 48, "%s.tmp-XXXXXX", path);
     f->fd = mkostemp(f->temporary, O_CLOEXEC);
     if (f->fd < 0) {
         err = fl_err_file(errno, "create", path);
@@ -47,29 +74,50 @@ int fl_new_file_open(struct fl_new_file *f, const char *path)
     return err;
 }
 
+/* Give the unnamed file its temporary name, for the moment before the rename. 0 or an errno. */
+static int name_it(struct fl_new_file *f)
+{
+    const size_t room = strlen(f->path) + 48;
+    char self[64];
+
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", f->fd);
+    for (int n = 0; n < 1000; n++) {
+        snprintf(f->temporary, room, "%s.tmp-%ld-%d", f->path, (long)getpid(), n);
+        if (!linkat(AT_FDCWD, self, AT_FDCWD, f->temporary, AT_SYMLINK_FOLLOW)) {
+            f->unnamed = false;
+            return 0;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    return errno;
+}
+
 void fl_new_file_discard(struct fl_new_file *f)
 {
-    if (f->temporary)
+    if (f->temporary && !f->unnamed)
         unlink(f->temporary);
     forget(f);
 }
 
 int fl_new_file_commit(struct fl_new_file *f)
 {
-    int err;
+    char *folder = folder_of(f->path);
+    int err, error = 0;
 
-    if (fsync(f->fd)) {
+    if (!folder) {
+        err = fl_err_file(ENOMEM, "rename the new file to", f->path);
+    } else if (fsync(f->fd)) {
         err = fl_err_file(errno, "flush", f->path);
-    } else if (rename(f->temporary, f->path)) {
-        err = fl_err_file(errno, "rename the new file to", f->path);
+    } else if ((f->unnamed && (error = name_it(f))) || rename(f->temporary, f->path)) {
+        err = fl_err_file(error ? error : errno, "rename the new file to", f->path);
     } else {
-        char *slash = strrchr(f->path, '/');
-        if (slash)
-            slash[slash == f->path] = 0;
-        err = fl_fsync_dir(slash ? f->path : ".");
+        err = fl_fsync_dir(folder);
+        free(folder);
         forget(f);
         return err;
     }
+    free(folder);
     fl_new_file_discard(f);
     return err;
 }

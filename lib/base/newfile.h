@@ -3,12 +3,16 @@
 #ifndef FL_BASE_NEWFILE_H
 #define FL_BASE_NEWFILE_H
 
+#include <stdbool.h>
+
 struct fl_new_file {
     int fd; // write here
     char *path, *temporary;
+    bool unnamed; // the file has no name yet
 };
 
-/* Create a temporary file beside `path`. Every function reports one sentence through fl_err(). */
+/* Create a file in the folder of `path`: without a name where the file system can do that, so that a killed
+ * process leaves nothing, else under a temporary one. Every function reports one sentence through fl_err(). */
 int fl_new_file_open(struct fl_new_file *f, const char *path);
 
 /* fsync, rename over `path`, fsync the folder. On error nothing is left behind and `path` is as it

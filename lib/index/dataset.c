@@ -10,8 +10,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -136,6 +138,26 @@ static int build_index(struct opening *o)
     return err ? err : fl_index_open_memory(&o->ix, bytes, size, o->index_path);
 }
 
+/* Another process has the lock. There is no way to wait for one that can be woken, so look ten times a second and
+ * let the caller say that it has had enough. What try_index() says in the end, or FL_ERR(ECANCELED). */
+static int wait_for_other(struct opening *o, int fd)
+{
+    const struct timespec pause = { .tv_nsec = 100000000 };
+    const int64_t begun = fl_now_ns();
+
+    fl_log(&o->log, FL_LOG_INFO, "another process is indexing %s: waiting for it", o->path);
+    while (flock(fd, LOCK_EX | LOCK_NB) && (errno == EWOULDBLOCK || errno == EINTR)) {
+        const FlProgress p = { .what = "waiting for another process to index",
+                               .total = -1,
+                               .seconds = (double)(fl_now_ns() - begun) * 1e-9 };
+        if (o->opt.progress && o->opt.progress(o->opt.progress_cookie, &p))
+            return fl_err(FL_ERR(ECANCELED), FL_STAGE_PLAN,
+                          "%s: waiting for its index was stopped by the caller", o->path);
+        nanosleep(&pause, NULL);
+    }
+    return try_index(o);
+}
+
 /* One process builds; the others on this machine wait for it and take what it made. The lock is on the folder
  * itself, so nothing is left behind; a file system without locks lets them all build. */
 static int build_once(struct opening *o)
@@ -147,13 +169,9 @@ static int build_once(struct opening *o)
     int err = FL_ERR(ENOENT);
 
     free(folder);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-        fl_log(&o->log, FL_LOG_INFO, "another process is indexing %s: waiting for it", o->path);
-        while (flock(fd, LOCK_EX) && errno == EINTR)
-            ;
-        err = try_index(o);
-    }
-    if (err)
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        err = wait_for_other(o, fd);
+    if (err && err != FL_ERR(ECANCELED))
         err = build_index(o);
     if (fd >= 0)
         close(fd); // unlocks

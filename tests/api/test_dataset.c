@@ -5,6 +5,8 @@
 #include <feedline/feedline.h>
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -401,6 +403,63 @@ static void test_together(void)
     T_EQ(system(command), 0);
 }
 
+/* The process that has the lock does not go on: the caller may stop waiting. */
+static void test_waiting(void)
+{
+    FlDatasetOptions opt = FL_DATASET_OPTIONS_DEFAULT;
+    FlDataset *ds = NULL;
+    int calls = 0;
+
+    t_case("waiting can be stopped");
+    make_shard("waiting", 0, 3, 0, "text");
+    const int fd = open(at("waiting"), O_RDONLY | O_DIRECTORY);
+    T_EQ(flock(fd, LOCK_EX), 0);
+    opt.progress = stop_at_once;
+    opt.progress_cookie = &calls;
+    T_EQ(fl_dataset_open(&ds, at("waiting"), &opt), FL_ERR(ECANCELED));
+    T_HAS(fl_last_error()->message, "waiting for its index was stopped");
+    T_EQ(calls, 1);
+    T_OK(!exists("waiting/index.fli"));
+    close(fd);
+    T_EQ(fl_dataset_open(&ds, at("waiting"), NULL), 0);
+    fl_dataset_close(&ds);
+}
+
+/* A process that is killed while it writes an index leaves nothing. */
+static void test_killed(void)
+{
+    char command[600];
+    int status = 0, killed = 0;
+
+    t_case("killed while indexing");
+    for (int s = 0; s < 40; s++)
+        make_shard("killed", s, 200, s, "text");
+    for (int i = 0; i < 20; i++) {
+        const pid_t child = fork();
+        if (!child) {
+            fl_index_build(at("killed"), NULL);
+            _exit(0);
+        }
+        usleep((useconds_t)(i * 1500));
+        kill(child, SIGKILL);
+        T_EQ(waitpid(child, &status, 0), child);
+        killed += WIFSIGNALED(status);
+        if (exists("killed/index.fli")) {
+            FlDataset *ds = NULL;
+            FlDatasetOptions opt = FL_DATASET_OPTIONS_DEFAULT;
+            opt.index = FL_INDEX_REQUIRE;
+            T_EQ(fl_dataset_open(&ds, at("killed"), &opt), 0); // whole, or not there
+            fl_dataset_close(&ds);
+            T_EQ(unlink(at("killed/index.fli")), 0);
+        }
+    }
+    printf("%d of 20 were killed before they had finished\n", killed);
+    // On file systems without unnamed files a temporary one may stay; none is ever taken for an index.
+    snprintf(command, sizeof(command), "rm -f %s/*.tmp-*", at("killed"));
+    T_EQ(system(command), 0);
+    T_EQ(fl_index_build(at("killed"), NULL), 0);
+}
+
 static int n_findings;
 static char finding[1024];
 
@@ -483,6 +542,8 @@ int main(void)
     test_queries();
     test_odd_ends();
     test_together();
+    test_waiting();
+    test_killed();
     test_verify();
     snprintf(command, sizeof(command), "rm -r %s", top);
     T_EQ(system(command), 0);
