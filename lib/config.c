@@ -78,6 +78,8 @@ static int env_number(const char *name, long long *value)
     const char *text = getenv(name);
     char *end;
 
+    if (!text)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN, "%s is not set", name);
     errno = 0;
     *value = strtoll(text, &end, 10);
     if (errno || end == text || *end || *value < 0 || *value > INT32_MAX)

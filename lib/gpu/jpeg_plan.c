@@ -493,7 +493,8 @@ static uint32_t group_rank(const struct fl_jpeg_plan *plan, const struct fl_jpeg
     const struct fl_jpeg_pic *const p = &plan->pics[item->pic];
     const uint32_t seen = p->entries ? p->n_segments : p->n_marks;
     const uint64_t mean = p->length / (seen ? seen : 1);
-    const uint64_t rank = mean * (2 * (uint64_t)p->n_segments - item->first) / p->n_segments / 16;
+    const uint64_t all = p->n_segments ? p->n_segments : 1; // a picture with work has one at least
+    const uint64_t rank = mean * (2 * all - item->first) / all / 16;
 
     return FL_JPEG_RANKS - 1 - (uint32_t)(rank < FL_JPEG_RANKS ? rank : FL_JPEG_RANKS - 1);
 }
