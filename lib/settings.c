@@ -141,7 +141,7 @@ static int resolve_source(struct fl_settings *s, struct fl_column *c, const stru
 static int resolve_column(struct fl_settings *s, unsigned i)
 {
     struct fl_column *c = &s->columns[i];
-    int err;
+    int err = 0;
 
     c->cfg = s->cfg.columns[i];
     c->index = i;

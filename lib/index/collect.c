@@ -377,10 +377,10 @@ static int visit_container(struct fl_collector *c, struct fl_piece *p, size_t i)
 void fl_collect(struct fl_collector *c, struct fl_piece *p)
 {
     for (size_t i = 0; i < p->n; i++) {
-        int err = 0;
-        if (atomic_load_explicit(c->stop, memory_order_relaxed))
-            err = fl_err(FL_ERR(ECANCELED), FL_STAGE_PLAN, "indexing was stopped");
-        if (err || (err = visit_container(c, p, i))) {
+        const bool stop = atomic_load_explicit(c->stop, memory_order_relaxed);
+        if (stop)
+            fl_err(FL_ERR(ECANCELED), FL_STAGE_PLAN, "indexing was stopped");
+        if (stop || visit_container(c, p, i)) {
             p->err = *fl_err_slot();
             return;
         }

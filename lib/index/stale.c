@@ -166,6 +166,7 @@ static int check_archive(const struct fl_index *ix, const char *root, uint32_t i
     struct stat st;
     int err = fl_index_container(ix, id, &c);
 
+    *mtime = FL_MTIME_NONE;
     if (err || (err = fl_index_container_path(ix, id, path, sizeof(path))) < 0)
         return err;
     char *full = fl_path_join(root, path);

@@ -170,6 +170,7 @@ static uint64_t place_of(struct fl_direct *d, struct place *p)
 
     if (p->segment != s->segment)
         *p = (struct place){ .segment = s->segment, .counted = d->bits };
+    // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): the bits are there before the first MCU is
     while ((p->counted = memchr(p->counted, 0xFF, (size_t)(at - p->counted)))) {
         p->zeros++;
         p->counted++;
