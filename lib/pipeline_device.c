@@ -2,6 +2,7 @@
 /* The device thread: filled host slots become device slots, in the planned order. */
 #include "pipeline.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -14,7 +15,6 @@ struct trip {
     struct fl_slot *slot;
     struct fl_output *out;
     unsigned lane; // of the GPU decoder
-    int64_t began;
 };
 
 static int acquire_output(struct fl_output *out, void *stream)
@@ -67,8 +67,11 @@ static int open_device(struct fl_pipeline *p)
                                  .budget = s->cfg.memory_limit,
                                  .host_bytes = atomic_load(&p->pool->budget.used),
                                  .log = p->log };
-    static _Thread_local uint32_t tables[FL_MAX_COLUMNS][3 * 256]; // copied by open
+    uint32_t(*tables)[3 * 256] = calloc(FL_MAX_COLUMNS, sizeof(*tables)); // copied by open
     struct fl_normalize n = { 0 };
+
+    if (!tables)
+        return fl_err(FL_ERR(ENOMEM), FL_STAGE_DEVICE, "no memory for the normalising tables");
 
     for (unsigned i = 0; i < s->n_columns; i++) {
         const struct fl_column *c = &s->columns[i];
@@ -85,7 +88,9 @@ static int open_device(struct fl_pipeline *p)
         memcpy(cfg.columns[i].mean, n.mean, sizeof(n.mean));
         memcpy(cfg.columns[i].std, n.std, sizeof(n.std));
     }
-    return fl_device_open(&p->device, &cfg);
+    const int err = fl_device_open(&p->device, &cfg);
+    free(tables);
+    return err;
 }
 
 int fl_upload_open(struct fl_pipeline *p)
@@ -217,9 +222,10 @@ static int begin_trip(struct fl_pipeline *p, struct trip *t)
     t->out->state = FL_SLOT_FILLING;
     p->upload_seq++;
     pthread_mutex_unlock(&p->pool->lock);
-    t->began = fl_now_ns();
+    const int64_t t0 = fl_now_ns();
     const int err = copy_slot(p, t);
     copy_notes(p->settings, t->out, &t->slot->out);
+    fl_meter_add(&p->meters[FL_STAGE_DEVICE].busy, fl_now_ns() - t0);
     pthread_mutex_lock(&p->pool->lock);
     // A batch whose pictures the GPU decodes is handed out when their errors are known.
     if (!p->gpu || err)
@@ -234,6 +240,7 @@ static int end_trip(struct fl_pipeline *p, struct trip *t)
     int err;
 
     pthread_mutex_unlock(&p->pool->lock);
+    const int64_t t0 = fl_now_ns();
     if (p->gpu) {
         err = wait_device(p, fl_device_wait_ready, t->out->index);
         if (!err && fl_gpu_decode_settle(p, t->slot, t->lane) && !(err = copy_slot(p, t))) {
@@ -245,7 +252,8 @@ static int end_trip(struct fl_pipeline *p, struct trip *t)
     } else {
         err = wait_device(p, fl_device_wait_copied, t->slot->out.index);
     }
-    fl_meter_add(&p->meters[FL_STAGE_DEVICE].busy, fl_now_ns() - t->began);
+    // The device is at work, or waits for the consumer to let go of the slot.
+    fl_meter_add(&p->meters[FL_STAGE_DEVICE].wait_out, fl_now_ns() - t0);
     fl_meter_add(&p->meters[FL_STAGE_DEVICE].items, 1);
     pthread_mutex_lock(&p->pool->lock);
     if (p->gpu)

@@ -8,7 +8,7 @@
     for batch in loader:
         x = torch.from_dlpack(batch.jpg)
 
-feedline.torch yields torch tensors, feedline.jax jax arrays, feedline.tensorflow TensorFlow tensors.
+feedline.torch yields torch tensors, feedline.jax jax arrays.
 """
 
 from . import _native, errors
