@@ -8,7 +8,9 @@ check "shards" "$FEEDLINE" shard "$work/photos" "$work/shards"
 
 "$FEEDLINE" bench "$work/shards" --epochs 3 --batch-size 8 --warmup 2 --workers 1 >"$work/table" 2>"$work/err"
 check "bench runs" test $? = 0
-check "nothing on stderr: $(head -1 "$work/err")" test ! -s "$work/err"
+# Where io_uring is refused, or not in the build, the loader says once that it does without.
+grep -v 'falling back to pread: ' "$work/err" >"$work/odd"
+check "nothing else on stderr: $(head -1 "$work/odd")" test ! -s "$work/odd"
 for line in '^dataset .*64 samples' '^batches .*8 x 224 x 224 uint8 NHWC, random crop, global shuffle' '^loader .*1 workers' \
     '^storage .*in the page cache at the start' '^samples/s  *[0-9,]+$' '^MB/s read' '^CPU s/1,000 samples' \
     '^first batch  *[0-9.]+ s' '^measured .*22 batches, 176 samples; the warm-up is left out' '^stage  *threads  *busy' \
