@@ -74,9 +74,10 @@ static int judge(struct fl_pipeline *p, const struct fl_output *out)
     }
     if (cfg->max_bad && p->epoch_bad > cfg->max_bad)
         return fl_err(FL_ERR(EBADMSG), FL_STAGE_BATCH,
-                      "%lld bad samples in epoch %lld, more than max_bad = %lld; the last: %.300s",
+                      "%lld bad samples in epoch %lld, more than max_bad = %lld%s%.300s",
                       (long long)p->epoch_bad, (long long)out->plan.epoch, (long long)cfg->max_bad,
-                      out->err.message);
+                      out->err.code ? "; one of them: " : "",
+                      out->err.code ? out->err.message : "");
     if (cfg->max_bad_rate > 0 && p->epoch_seen >= 1000 &&
         (double)p->epoch_bad > cfg->max_bad_rate * (double)p->epoch_seen)
         return fl_err(FL_ERR(EBADMSG), FL_STAGE_BATCH,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "index/collect.h"
+#include "index/picture.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -114,16 +115,6 @@ static void forget_keys(struct fl_collector *c)
 
 /* ---- pictures ---- */
 
-static uint8_t sampling_of(const struct fl_jpeg_header *h)
-{
-    if (h->components != 3)
-        return 0;
-    for (int i = 1; i < 3; i++)
-        if (h->comp[i].h != 1 || h->comp[i].v != 1)
-            return 0;
-    return (uint8_t)(h->comp[0].h << 4 | h->comp[0].v);
-}
-
 /* Header of a JPEG at [offset, offset + size) of the source; reads no more than needed. False if it is none,
  * or its header cannot be understood. */
 static bool read_header(struct fl_source *src, uint64_t offset, uint64_t size,
@@ -144,24 +135,9 @@ static bool read_header(struct fl_source *src, uint64_t offset, uint64_t size,
         // Whether there are restart markers is only known at the scan.
         const bool more = err == FL_ERR(EAGAIN) || (!err && !h->sos_offset);
         if (!more || got == size || got >= MAX_JPEG_HEADER)
-            return !err && h->width <= UINT16_MAX && h->height <= UINT16_MAX;
+            return !err;
         want = got * 4 < size ? got * 4 : (size_t)size;
     }
-}
-
-static struct fl_index_image image_of(const struct fl_jpeg_header *h)
-{
-    const bool progressive =
-        h->sof == FL_SOF_PROGRESSIVE || h->sof == FL_SOF_ARITHMETIC_PROGRESSIVE;
-
-    return (struct fl_index_image){
-        .width = (uint16_t)h->width,
-        .height = (uint16_t)h->height,
-        .components = h->components,
-        .orientation = h->orientation,
-        .sampling = sampling_of(h),
-        .flags = progressive ? FL_IMAGE_PROGRESSIVE : 0,
-    };
 }
 
 /* Keep bytes in the piece. */
@@ -204,8 +180,7 @@ static int look_at_picture(struct visit *v, const struct fl_member *m, struct fl
     struct fl_jpeg_header h;
 
     p->pictures++;
-    if (read_header(&v->c->src, m->offset, m->size, &h)) {
-        f->image = image_of(&h);
+    if (read_header(&v->c->src, m->offset, m->size, &h) && fl_picture_of_header(&h, &f->image)) {
         return h.restart && h.sof == FL_SOF_BASELINE ? slice_picture(v, m, f) : 0;
     }
     if (!p->unreadable++)
