@@ -75,7 +75,8 @@ int64_t fl_gpu_jpeg_entries(const struct fl_entry_table *t, uint32_t first_row, 
 struct fl_gpu_jpeg_picture {
     const struct fl_gpu_jpeg_header *header; // finished; read during add() only
     const uint8_t *bytes; // entropy-coded bytes, whole MCU rows; pinned, readable until the batch's
-                          // work has ended
+                          // work has ended. Pictures in one page of memory are copied together, so
+                          // no two pinned blocks may share a page (cudaHostAlloc's small ones do)
     uint32_t length;
 
     /* The slice: what fl_slice_range() says. */

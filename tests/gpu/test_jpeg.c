@@ -120,6 +120,8 @@ static void run(const struct setting *s, uint32_t n, bool damage)
     const size_t row = WIDTH * HEIGHT * (size_t)s->channels * fl_dtype_bytes(s->dtype);
     const struct fl_gpu_jpeg_room room = fl_gpu_jpeg_room_for(MOST, 400000, 400000, WIDTH, HEIGHT);
     uint8_t table[3 * 256 * 4], *pixels = malloc(WIDTH * HEIGHT * 3), *host = malloc(MOST * row);
+    size_t total = 0;
+    uint8_t *pinned = NULL;
     const uint8_t *bytes[T_LEN(pictures)];
     struct fl_normalize norm;
     struct fl_gpu_jpeg *dec = NULL;
@@ -142,14 +144,15 @@ static void run(const struct setting *s, uint32_t n, bool damage)
         .copy = s->copy,
         .grid = s->grid,
     };
-    for (size_t i = 0; i < T_LEN(pictures); i++) {
-        void *pinned = NULL;
-        G_CUDA(cudaHostAlloc(&pinned, pictures[i].len, 0));
-        memcpy(pinned, pictures[i].jpeg, pictures[i].len);
+    for (size_t i = 0; i < T_LEN(pictures); i++)
+        total += pictures[i].len;
+    G_CUDA(cudaHostAlloc((void **)&pinned, total, 0)); // one block, as the read arena is
+    for (size_t i = 0, at = 0; i < T_LEN(pictures); at += pictures[i++].len) {
+        memcpy(pinned + at, pictures[i].jpeg, pictures[i].len);
         for (uint32_t k = 0; damage && i % 2 && k < 9; k++)
-            ((uint8_t *)pinned)[pictures[i].table.data_offset +
-                                case_hash(k + (uint32_t)i) % pictures[i].table.data_length] ^= 0x55;
-        bytes[i] = pinned;
+            pinned[at + pictures[i].table.data_offset +
+                   case_hash(k + (uint32_t)i) % pictures[i].table.data_length] ^= 0x55;
+        bytes[i] = pinned + at;
     }
     T_EQ(fl_gpu_jpeg_open(&dec, &cfg, &err), 0);
     G_CUDA(cudaMalloc(&out, MOST * row));
@@ -178,8 +181,7 @@ static void run(const struct setting *s, uint32_t n, bool damage)
     T_OK(damage ? flagged > n / 10 : flagged == 0);
     fl_gpu_jpeg_close(&dec);
     G_CUDA(cudaFree(out));
-    for (size_t i = 0; i < T_LEN(pictures); i++)
-        G_CUDA(cudaFreeHost((void *)(uintptr_t)bytes[i]));
+    G_CUDA(cudaFreeHost(pinned));
     free(pixels);
     free(host);
 }
