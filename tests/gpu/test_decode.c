@@ -11,17 +11,6 @@ enum { N = 149 };
 
 static cudaStream_t stream;
 
-static FlDataset *open_set(const char *path)
-{
-    FlDataset *ds = NULL;
-
-    if (fl_dataset_open(&ds, path, NULL)) {
-        fprintf(stderr, "%s\n", fl_last_error()->message);
-        exit(1);
-    }
-    return ds;
-}
-
 static const struct {
     const char *name;
     FlImage image;
@@ -93,7 +82,7 @@ static void compare_loaders(FlLoader *host, FlLoader *device)
 
 static void test_set(const char *dir, int workers)
 {
-    FlDataset *ds = open_set(dir);
+    FlDataset *ds = ms_open(dir);
 
     for (size_t i = 0; i < T_LEN(cases); i++) {
         FlConfig cfg = FL_CONFIG_DEFAULT;
@@ -127,7 +116,7 @@ static void test_set(const char *dir, int workers)
 /* A state saved in one is restored in the other, with batches in the decoder. */
 static void test_resume(const char *dir)
 {
-    FlDataset *ds = open_set(dir);
+    FlDataset *ds = ms_open(dir);
     FlConfig cfg = FL_CONFIG_DEFAULT;
     FlLoader *host = NULL, *device = NULL;
     char state[FL_STATE_BYTES];
@@ -166,7 +155,7 @@ int main(void)
     ms_temp(dir, sizeof(dir), "decode");
     ms_tar(dir, N, -1);
     ms_temp(sliced, sizeof(sliced), "sliced");
-    FlDataset *ds = open_set(dir);
+    FlDataset *ds = ms_open(dir);
     T_EQ(fl_shard(ds, sliced, &opt, NULL), 0);
     test_set(sliced, 3);
     test_set(sliced, 0);

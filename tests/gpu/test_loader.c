@@ -17,17 +17,6 @@ enum { N = 61, SIDE = 40 };
 static char good[256], bad[256], raw[256];
 static cudaStream_t stream;
 
-static FlDataset *open_set(const char *path)
-{
-    FlDataset *ds = NULL;
-
-    if (fl_dataset_open(&ds, path, NULL)) {
-        fprintf(stderr, "%s\n", fl_last_error()->message);
-        exit(1);
-    }
-    return ds;
-}
-
 static FlConfig config(FlDtype dtype, FlLayout layout)
 {
     static const int64_t shape[] = { MS_RAW / 4 };
@@ -102,7 +91,7 @@ static void compare(const FlBatch *host, const FlBatch *device)
 
 static void test_same(const char *name, const char *dir, FlDtype dtype, FlLayout layout)
 {
-    FlDataset *ds = open_set(dir);
+    FlDataset *ds = ms_open(dir);
     FlConfig cfg = config(dtype, layout);
     FlLoader *host, *device;
     int epochs = 0;
@@ -136,7 +125,7 @@ static void test_same(const char *name, const char *dir, FlDtype dtype, FlLayout
 
 static void test_held(void)
 {
-    FlDataset *ds = open_set(good);
+    FlDataset *ds = ms_open(good);
     FlConfig cfg = config(FL_BF16, FL_NHWC);
     FlBatch held[2] = { 0 }, more = { 0 };
     uint64_t *sums, before[2], after[2];
@@ -171,7 +160,7 @@ static void test_held(void)
 
 static void test_capture(void)
 {
-    FlDataset *ds = open_set(good);
+    FlDataset *ds = ms_open(good);
     FlConfig cfg = config(FL_F32, FL_NCHW);
     FlBatch batch = { 0 };
     cudaGraph_t graph = NULL;
@@ -197,7 +186,7 @@ enum { RECORD = 16 << 20, RECORDS = 24 };
 static void test_raw(void)
 {
     static const int64_t shape[] = { RECORD };
-    FlDataset *ds = open_set(raw);
+    FlDataset *ds = ms_open(raw);
     FlConfig cfg = FL_CONFIG_DEFAULT;
     FlLoaderStats stats = { .struct_size = sizeof(stats) };
     uint64_t *sums, got[RECORDS];

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <feedline/feedline.h>
+
 #include "make_jpeg.h"
 
 #define MS_CLASSES 5
@@ -36,6 +38,17 @@ static inline void ms_remove(const char *path)
     snprintf(command, sizeof(command), "rm -rf '%s'", path);
     if (system(command))
         perror(command);
+}
+
+static inline FlDataset *ms_open(const char *path)
+{
+    FlDataset *ds = NULL;
+
+    if (fl_dataset_open(&ds, path, NULL)) {
+        fprintf(stderr, "%s\n", fl_last_error()->message);
+        exit(1);
+    }
+    return ds;
 }
 
 static inline void ms_write(const char *path, const void *data, size_t len)

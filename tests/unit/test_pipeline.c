@@ -13,17 +13,6 @@ enum { N = 53, SIDE = 24, ROW = SIDE * SIDE * 3 };
 
 static char tar_dir[256], folder_dir[256], bad_dir[256];
 
-static FlDataset *open_set(const char *path)
-{
-    FlDataset *ds = NULL;
-
-    if (fl_dataset_open(&ds, path, NULL)) {
-        fprintf(stderr, "%s\n", fl_last_error()->message);
-        exit(1);
-    }
-    return ds;
-}
-
 static FlConfig config(int workers, bool everything)
 {
     static const int64_t shape[] = { MS_RAW / 4 };
@@ -122,7 +111,7 @@ static void test_same_bytes(const char *dir, bool everything)
         { "uring, inline", FL_IO_URING, FL_AUTO, 0 },
         { "uring, 4 workers", FL_IO_URING, FL_AUTO, 4 },
     };
-    FlDataset *ds = open_set(dir);
+    FlDataset *ds = ms_open(dir);
     uint64_t want = 0;
 
     for (size_t i = 0; i < T_LEN(cases); i++) {
@@ -150,7 +139,7 @@ static void test_same_bytes(const char *dir, bool everything)
 /* Rows are what they should be, by way of the fields that can be computed. */
 static void test_content(void)
 {
-    FlDataset *ds = open_set(tar_dir);
+    FlDataset *ds = ms_open(tar_dir);
     FlConfig cfg = config(2, true);
     FlLoader *l = NULL;
     FlBatch b = { 0 };
@@ -194,7 +183,7 @@ static void test_content(void)
 /* Save after every k batches, go on in a fresh loader with other workers, batch size and world. */
 static void test_resume(void)
 {
-    FlDataset *ds = open_set(tar_dir);
+    FlDataset *ds = ms_open(tar_dir);
     int64_t order[4 * N];
     FlLoader *l = NULL;
     FlBatch b = { 0 };
@@ -283,7 +272,7 @@ static void test_resume(void)
 /* Ranks together see every sample once, whatever rank count follows on resume. */
 static void test_ranks(void)
 {
-    FlDataset *ds = open_set(tar_dir);
+    FlDataset *ds = ms_open(tar_dir);
     char seen[N] = { 0 }, state[FL_STATE_BYTES];
     int size = 0;
     FlLoader *l = NULL;
@@ -323,7 +312,7 @@ static void test_ranks(void)
     fl_dataset_close(&ds);
 
     t_case("no seed with several ranks");
-    ds = open_set(tar_dir);
+    ds = ms_open(tar_dir);
     FlConfig cfg = config(1, false);
     cfg.seed = FL_SEED_UNSET;
     cfg.world_size = 2;
@@ -334,7 +323,7 @@ static void test_ranks(void)
 
 static void test_bad_samples(void)
 {
-    FlDataset *ds = open_set(bad_dir);
+    FlDataset *ds = ms_open(bad_dir);
     FlLoader *l = NULL;
     FlBatch b = { 0 };
 
@@ -409,7 +398,7 @@ static void test_bad_samples(void)
 
 static void test_life(void)
 {
-    FlDataset *ds = open_set(tar_dir);
+    FlDataset *ds = ms_open(tar_dir);
     FlConfig cfg = config(2, false);
     FlLoader *l = NULL;
     FlBatch b[4] = { { 0 } };
@@ -457,7 +446,7 @@ static void test_life(void)
 
     t_case("the dataset may be closed first, and many loaders come and go");
     T_EQ(fl_loader_open(&l, ds, &cfg), 0);
-    FlDataset *second = open_set(tar_dir);
+    FlDataset *second = ms_open(tar_dir);
     fl_dataset_close(&ds);
     T_EQ(drain(l, 1).samples, N);
     fl_loader_close(&l);
@@ -475,7 +464,7 @@ static void test_life(void)
 /* A mixture of the tar and the folder: shares, coverage of the small part, resume. */
 static void test_mixture(void)
 {
-    FlDataset *tar = open_set(tar_dir), *folder = open_set(folder_dir);
+    FlDataset *tar = ms_open(tar_dir), *folder = ms_open(folder_dir);
     const FlPart parts[] = { { .dataset = tar, .weight = 3 }, { .dataset = folder, .weight = 1 } };
     FlConfig cfg = config(2, false);
     FlLoader *l = NULL;
@@ -581,7 +570,7 @@ static void test_wrong_settings(void)
           4,
           { .width = 8, .height = 8, .mean = { 123, 117, 104 } } },
     };
-    FlDataset *ds = open_set(tar_dir);
+    FlDataset *ds = ms_open(tar_dir);
     FlLoader *l = NULL;
 
     for (size_t i = 0; i < T_LEN(cases); i++) {
