@@ -124,6 +124,29 @@ int fl_loader_state(FlLoader *l, void *buf, size_t size)
     return fl_state_pack(&st, buf, size);
 }
 
+/* Continue at a place, with that epoch's count of bad samples. */
+static int go_to(FlLoader *l, const struct fl_state *to)
+{
+    struct fl_pipeline *p = &l->pipeline;
+    const struct fl_cursor c = { .epoch = to->epoch, .base = to->position };
+
+    if (to->epoch < 0 || to->position < 0 || to->position > p->plan.n)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN,
+                      "position %lld of epoch %lld is outside the %lld positions of an epoch",
+                      (long long)to->position, (long long)to->epoch, (long long)p->plan.n);
+    pthread_mutex_lock(&p->pool->lock);
+    const bool there = p->next.epoch == c.epoch && p->next.base == c.base && !p->next.index;
+    pthread_mutex_unlock(&p->pool->lock);
+    const int err = there ? 0 : fl_pipeline_seek(p, &c);
+    if (err)
+        return err;
+    pthread_mutex_lock(&p->pool->lock);
+    p->epoch_bad = to->bad;
+    p->epoch_seen = to->seen;
+    pthread_mutex_unlock(&p->pool->lock);
+    return 0;
+}
+
 int fl_loader_restore(FlLoader *l, const void *buf, size_t size, bool force)
 {
     struct fl_state saved, now;
@@ -134,20 +157,29 @@ int fl_loader_restore(FlLoader *l, const void *buf, size_t size, bool force)
     now = current(l);
     if (!force && (err = fl_state_compare(&saved, &now)))
         return err;
-    if (saved.epoch < 0 || saved.position < 0 || saved.position > l->pipeline.plan.n)
-        return fl_err(
-            FL_ERR(EINVAL), FL_STAGE_PLAN,
-            "the state stands at position %lld of epoch %lld, outside the %lld positions of "
-            "an epoch",
-            (long long)saved.position, (long long)saved.epoch, (long long)l->pipeline.plan.n);
-    const struct fl_cursor to = { .epoch = saved.epoch, .base = saved.position };
-    if ((err = fl_pipeline_seek(&l->pipeline, &to)))
-        return err;
+    return go_to(l, &saved);
+}
+
+int fl_loader_seek(FlLoader *l, int64_t epoch, int64_t position)
+{
+    const struct fl_state to = { .epoch = epoch, .position = position };
+    const int err = check(l);
+
+    return err ? err : go_to(l, &to);
+}
+
+int64_t fl_loader_position(FlLoader *l, int64_t *epoch)
+{
+    int64_t of;
+
+    if (!l)
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_CONSUMER, "loader is NULL");
     pthread_mutex_lock(&l->pipeline.pool->lock);
-    l->pipeline.epoch_bad = saved.bad;
-    l->pipeline.epoch_seen = saved.seen;
+    const int64_t position = fl_plan_position(&l->pipeline.plan, &l->pipeline.next, &of);
     pthread_mutex_unlock(&l->pipeline.pool->lock);
-    return 0;
+    if (epoch)
+        *epoch = of;
+    return position;
 }
 
 int fl_loader_stats(FlLoader *l, FlLoaderStats *stats)

@@ -93,6 +93,25 @@ FL_API int fl_loader_state(FlLoader *loader, void *buf, size_t size);
  */
 FL_API int fl_loader_restore(FlLoader *loader, const void *buf, size_t size, bool force);
 
+/**
+ * Go to a place in the order: the next batch begins at this position of this epoch. What was read ahead is
+ * dropped, unless the loader stands there already.
+ *
+ * @param epoch    0, 1, ...
+ * @param position 0: the beginning of the epoch. Counts samples of all ranks, as a state does.
+ * @return 0; FL_ERR(EINVAL): no such place.
+ */
+FL_API int fl_loader_seek(FlLoader *loader, int64_t epoch, int64_t position);
+
+/**
+ * Where the consumer is: positions of the epoch that are behind it, those of all ranks counted. Behind the
+ * last batch of an epoch that is position 0 of the next. Any thread.
+ *
+ * @param epoch Receives the epoch, unless NULL.
+ * @return position, or FL_ERR(EINVAL): loader is NULL.
+ */
+FL_API int64_t fl_loader_position(FlLoader *loader, int64_t *epoch);
+
 /** Copy the counters. Any thread. @return 0 or FL_ERR(EINVAL). */
 FL_API int fl_loader_stats(FlLoader *loader, FlLoaderStats *stats);
 

@@ -202,6 +202,31 @@ static PyObject *loader_restore(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *loader_seek(PyObject *self, PyObject *args)
+{
+    FlLoader *l = get(self);
+    long long epoch, position;
+    int err;
+
+    if (!l || !PyArg_ParseTuple(args, "LL", &epoch, &position))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS err = fl_loader_seek(l, epoch, position);
+    Py_END_ALLOW_THREADS if (err) return native_raise(native_state_of(self));
+    Py_RETURN_NONE;
+}
+
+static PyObject *loader_position(PyObject *self, PyObject *unused)
+{
+    FlLoader *l = get(self);
+    int64_t epoch;
+
+    (void)unused;
+    if (!l)
+        return NULL;
+    const int64_t position = fl_loader_position(l, &epoch);
+    return Py_BuildValue("LL", (long long)epoch, (long long)position);
+}
+
 static PyObject *stage_dict(const FlStageStats *s)
 {
     return Py_BuildValue("{sd,sd,sd,sL,sK,si,sd}", "busy", s->busy, "wait_in", s->wait_in,
@@ -258,6 +283,8 @@ static PyMethodDef methods[] = {
     { "samples", loader_samples, METH_NOARGS, "Samples of this rank in an epoch." },
     { "state", loader_state, METH_NOARGS, "Where the consumer is, as bytes." },
     { "restore", loader_restore, METH_VARARGS, "restore(state, force=False)" },
+    { "seek", loader_seek, METH_VARARGS, "seek(epoch, position)" },
+    { "position", loader_position, METH_NOARGS, "(epoch, position) of the consumer." },
     { "stats", loader_stats, METH_NOARGS, "Counters, as a dict." },
     { NULL, NULL, 0, NULL },
 };

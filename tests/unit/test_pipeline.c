@@ -269,6 +269,55 @@ static void test_resume(void)
     fl_dataset_close(&ds);
 }
 
+/* A place in the order is reached from anywhere, and said. */
+static void test_seek(void)
+{
+    FlDataset *ds = ms_open(tar_dir);
+    FlLoader *l = NULL;
+    FlBatch b = { 0 };
+    int64_t order[3][N], epoch = -1;
+
+    for (int workers = 0; workers < 3; workers++) {
+        FlConfig cfg = config(workers, false);
+        cfg.batch_size = 5;
+        t_case("positions said along three epochs");
+        T_EQ(fl_loader_open(&l, ds, &cfg), 0);
+        for (int e = 0; e < 3; e++) {
+            int64_t n = 0;
+            while (!fl_loader_next(l, &b, NULL)) {
+                memcpy(&order[e][n], b.ids, (size_t)b.size * 8);
+                n += b.size;
+                T_EQ(fl_loader_position(l, &epoch), n == N ? 0 : n);
+                T_EQ(epoch, n == N ? e + 1 : e);
+                fl_batch_release(&b, NULL);
+            }
+            T_EQ(n, N);
+        }
+        t_case("there and back");
+        static const int64_t places[][2] = { { 1, 0 }, { 1, 0 },     { 1, 7 },
+                                             { 0, 1 }, { 2, N - 1 }, { 0, 0 } };
+        for (size_t i = 0; i < T_LEN(places); i++) {
+            const int64_t *to = places[i];
+            T_EQ(fl_loader_seek(l, to[0], to[1]), 0);
+            T_EQ(fl_loader_position(l, NULL), to[1]);
+            T_EQ(fl_loader_next(l, &b, NULL), 0);
+            T_EQ(b.epoch, to[0]);
+            T_EQ(b.position, to[1]);
+            T_OK(!memcmp(b.ids, &order[to[0]][to[1]], (size_t)b.size * 8));
+            fl_batch_release(&b, NULL);
+        }
+        t_case("nowhere");
+        T_EQ(fl_loader_seek(l, -1, 0), -EINVAL);
+        T_EQ(fl_loader_seek(l, 0, N + 1), -EINVAL);
+        T_HAS(fl_last_error()->message, "outside");
+        T_EQ(fl_loader_position(l, &epoch), 5);
+        fl_loader_close(&l);
+    }
+    T_EQ(fl_loader_seek(NULL, 0, 0), -EINVAL);
+    T_EQ(fl_loader_position(NULL, NULL), -EINVAL);
+    fl_dataset_close(&ds);
+}
+
 /* Ranks together see every sample once, whatever rank count follows on resume. */
 static void test_ranks(void)
 {
@@ -617,6 +666,7 @@ int main(void)
     test_same_bytes(folder_dir, false);
     test_content();
     test_resume();
+    test_seek();
     test_ranks();
     test_bad_samples();
     test_life();
