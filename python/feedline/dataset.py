@@ -18,16 +18,18 @@ class Dataset:
                  allow_empty_classes=False, keep_sidecars=False, log=None):
         if index not in ("auto", "require"):
             raise ValueError(f"index is {index!r}; it is 'auto' or 'require'")
-        self._native = _native.Dataset(
-            os.fsdecode(path),
-            require_index=index == "require",
-            index_path=None if index_path is None else os.fsdecode(index_path),
-            index_cache=index_cache,
-            classes=None if classes is None else [str(c) for c in classes],
-            allow_empty_classes=allow_empty_classes,
-            keep_sidecars=keep_sidecars,
-            log=_logger(log),
-        )
+        self._options = {
+            "require_index": index == "require",
+            "index_path": None if index_path is None else os.path.abspath(os.fsdecode(index_path)),
+            "index_cache": index_cache,
+            "classes": None if classes is None else [str(c) for c in classes],
+            "allow_empty_classes": allow_empty_classes,
+            "keep_sidecars": keep_sidecars,
+        }
+        self._open(os.fsdecode(path), log)
+
+    def _open(self, path, log=None):
+        self._native = _native.Dataset(path, log=_logger(log), **self._options)
         info = self._native.info()
         self.path = info["path"]
         self._fields = [self._native.field(i) for i in range(info["fields"])]
@@ -78,6 +80,13 @@ class Dataset:
         if not -n <= i < n:
             raise IndexError(f"sample {i} of {n}")
         return i + n if i < 0 else i
+
+    def __getstate__(self):
+        return {"path": os.path.abspath(self.path), "options": self._options}
+
+    def __setstate__(self, state):
+        self._options = state["options"]
+        self._open(state["path"])
 
     def close(self):
         """Close it. Loaders opened on it go on."""

@@ -102,12 +102,40 @@ class Batch:
         self._native.record_stream(int(stream))
 
 
+class Epoch:
+    """The rest of one epoch: what iter(loader) gives. It ends with the epoch, or with the next iter(loader)."""
+
+    def __init__(self, loader):
+        self._loader = loader
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        loader = self._loader
+        if loader is None:
+            raise StopIteration
+        if loader._iterator is not self:
+            raise RuntimeError("this iterator ended when iter(loader) was called again: a loader has one "
+                               "place, and one iterator at a time")
+        batch = loader.next()  # returned at once: the slot is free when the caller lets go of it
+        if batch is None:
+            self._loader = loader._iterator = None
+            loader._left = False
+            raise StopIteration
+        loader._left = True  # until the end comes: then this epoch was left early
+        return batch
+
+
 class Loader:
     """Batches of a dataset, or of a weighted mixture (a list of Part), in the planned order.
 
     Columns are keyword arguments: jpg=fl.Image(224), cls=fl.Label(). A field whose name is no Python name
-    goes into columns={"seg.png": ...}. Iterating gives the batches of one epoch; iterating again goes on
-    with the next one. len() is the number of batches of an epoch.
+    goes into columns={"seg.png": ...}.
+
+    Iterating gives the batches of one epoch, and iterating again those of the next. An epoch that was left
+    early (break) is over: the next iter() begins a new one, as PyTorch's DataLoader does. After
+    load_state_dict() or next() it goes on inside the epoch. len() is the number of batches of an epoch.
 
     shuffle: True or "global", "block", False. seed must be given if world_size > 1. workers: None: as many
     as the process may use; 0: everything in the caller's thread. bad_sample: "raise", "skip", "substitute".
@@ -152,7 +180,9 @@ class Loader:
         self.device = device
         self.dataset = parts[0].dataset
         self.batch_size = batch_size
+        self.rank, self.world_size = settings.get("rank", 0), settings.get("world_size", 1)
         self._transform = transform
+        self._iterator, self._left = None, False  # _left: batches were taken by an iterator, the end not seen
         self._native = _native.Loader(
             [p.native() for p in parts], values,
             [(c.kind, name, c.settings(), c.optional) for name, c in self._columns.items()], _logger(log))
@@ -176,9 +206,37 @@ class Loader:
         return self._transform(batch) if self._transform else batch
 
     def __iter__(self):
-        while (batch := self.next()) is not None:
-            yield batch
-            del batch  # the slot is free as soon as the caller lets go of it
+        if self._left:
+            epoch, position = self._native.position()
+            self._go(epoch + (position > 0), 0)
+        self._iterator = Epoch(self)
+        return self._iterator
+
+    def _go(self, epoch, position):
+        """Move, unless that is where we are but for the end of an epoch, which nobody has seen yet."""
+        if position or self._native.position() != (epoch, 0) or self._native.next(self._stream()) is not None:
+            self._native.seek(epoch, position)
+        self._left = False
+
+    def set_epoch(self, epoch):
+        """The next iteration is epoch number `epoch` (0 is the first), from its beginning; or from where
+        load_state_dict() put the loader, if that is inside this epoch."""
+        if self._left or self._native.position()[0] != epoch:
+            self._go(epoch, 0)
+
+    def seek(self, epoch, batches=0):
+        """The next batch is number `batches` (of this rank) of this epoch. Takes no longer the further it is."""
+        if not 0 <= batches <= len(self):
+            raise ValueError(f"batch {batches} of an epoch of {len(self)}")
+        if batches == len(self):
+            epoch, batches = epoch + 1, 0
+        self._native.seek(epoch, batches * self.batch_size * self.world_size)
+        self._left = False
+
+    @property
+    def epoch(self):
+        """Number of the epoch that the next batch belongs to."""
+        return self._native.position()[0]
 
     def __len__(self):
         return self._native.batches()
@@ -195,6 +253,7 @@ class Loader:
     def load_state_dict(self, state, force=False):
         """Go on from a state, in any world size and batch size. force: of another pipeline too."""
         self._native.restore(state["feedline"], force)
+        self._left = False
 
     def stats(self):
         """Counters: a dict that prints as a table, in a notebook too."""
@@ -203,6 +262,15 @@ class Loader:
     def close(self):
         """Stop the threads; batches that are held stay valid."""
         self._native.close()
+
+    def __reduce__(self):
+        raise TypeError("a loader has threads and memory of its process and cannot be pickled or copied: pass "
+                        "its dataset on (a feedline.Dataset can be pickled) and open a loader there")
+
+    def __repr__(self):
+        module = type(self).__module__.removesuffix(".loader")
+        return (f"{module}.{type(self).__name__}({self.samples} samples in {len(self)} batches of "
+                f"{self.batch_size}, rank {self.rank} of {self.world_size}, columns {', '.join(self._columns)})")
 
     def __enter__(self):
         return self

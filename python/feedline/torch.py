@@ -80,6 +80,9 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def __len__(self):
         return len(self.loader)
 
+    def set_epoch(self, epoch):
+        self.loader.set_epoch(epoch)
+
     def state_dict(self):
         return self.loader.state_dict()
 

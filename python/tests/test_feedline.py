@@ -290,3 +290,80 @@ def test_shard(class_set, tmp_path):
         assert ds.classes == ["cat", "dog", "emu", "fox"] and len(ds) == N
         with loader(ds, jpg=fl.Image(16, dtype="uint8")) as l:
             assert sum(b.n_valid for b in l) == N
+
+
+def test_epochs_left_early(tar_set):
+    ds = fl.Dataset(tar_set)
+    first = lambda l: list(np.asarray(next(iter(l)).ids))
+    for workers in (0, 2):
+        with loader(ds, workers=workers) as l:
+            epochs = [ids(l) for _ in range(4)]
+            assert l.epoch == 4
+        with loader(ds, workers=workers) as l:
+            for e in range(3):  # a break: the next iteration is the next epoch
+                assert first(l) == epochs[e][:8] and l.epoch == e
+        with loader(ds, workers=workers) as l:
+            for e in range(3):  # every batch taken, but not the end: no empty epoch comes behind it
+                it = iter(l)
+                assert [i for _ in range(len(l)) for i in np.asarray(next(it).ids)] == epochs[e]
+            assert list(it) == [] and list(it) == []
+            assert ids(l) == epochs[3]
+        with loader(ds, workers=workers) as l:
+            l.next()
+            state = l.state_dict()
+            assert ids(l) == epochs[0][8:]  # next() and iteration go together
+            l.load_state_dict(state)
+            iter(l), iter(l)  # nothing was taken: nothing is skipped
+            assert l.epoch == 0 and ids(l) == epochs[0][8:]
+
+
+def test_set_epoch_and_seek(tar_set):
+    ds = fl.Dataset(tar_set)
+    with loader(ds) as l:
+        epochs = [ids(l) for _ in range(3)]
+        l.set_epoch(1)
+        assert ids(l) == epochs[1]
+        l.set_epoch(2)
+        next(iter(l))
+        l.set_epoch(2)
+        assert ids(l) == epochs[2]
+        next(iter(l))
+        l.set_epoch(0)
+        state = l.state_dict()
+        for batch in l:
+            state = l.state_dict()
+            break
+        l.load_state_dict(state)
+        l.set_epoch(0)  # it is inside epoch 0 by its state: it stays there
+        assert ids(l) == epochs[0][8:]
+        l.seek(2, batches=3)
+        assert ids(l) == epochs[2][24:]
+        l.seek(0, batches=len(l))
+        assert ids(l) == epochs[1]
+        with pytest.raises(ValueError, match="batch 7 of an epoch of 6"):
+            l.seek(0, 7)
+        with pytest.raises(ValueError, match="epoch -1"):
+            l.set_epoch(-1)
+
+
+def test_one_iterator_at_a_time(tar_set):
+    with loader(fl.Dataset(tar_set)) as l:
+        old = iter(l)
+        next(old)
+        next(iter(l))
+        with pytest.raises(RuntimeError, match="one iterator at a time"):
+            next(old)
+
+
+def test_pickle(tar_set, class_set):
+    import copy
+    import pickle
+    ds = fl.Dataset(class_set, classes=["fox", "emu", "dog", "cat"])
+    other = pickle.loads(pickle.dumps(ds))
+    assert other.classes == ds.classes and len(other) == N and other[3] == ds[3]
+    with loader(fl.Dataset(tar_set)) as l:
+        with pytest.raises(TypeError, match="open a loader there"):
+            pickle.dumps(l)
+        with pytest.raises(TypeError, match="open a loader there"):
+            copy.deepcopy(l)
+        assert repr(l) == "feedline.Loader(41 samples in 6 batches of 8, rank 0 of 1, columns jpg, cls)"
