@@ -26,7 +26,8 @@ struct photo {
     uint8_t *blob;
     size_t blob_len;
     struct fl_slice_bytes headers[FL_SLICE_HEADERS];
-    struct fl_slice_bytes entries; // empty: none could be made
+    struct fl_entry_table points; // points 0: none could be made
+    struct fl_slice_bytes strings[FL_ENTRY_STRINGS];
 };
 
 struct bench {
@@ -213,10 +214,16 @@ static void make_entries(struct bench *b)
 
     for (int i = 0; i < b->n; i++) {
         struct photo *p = &b->photos[i];
-        struct fl_slice_bytes blob;
+        struct fl_slice_parts made;
         FlError err;
-        if (!fl_direct_entries(d, p->data, p->len, &blob, &err))
-            p->entries = (struct fl_slice_bytes){ copy(blob.data, blob.len), blob.len };
+        if (fl_direct_entries(d, p->data, p->len, &made, &err))
+            continue;
+        if (fl_entry_unpack(&p->points, copy(made.blob.data, made.blob.len), made.blob.len))
+            die("entry points", "are none");
+        for (int k = 0; k < FL_ENTRY_STRINGS; k++)
+            p->strings[k] =
+                (struct fl_slice_bytes){ copy(made.headers[k].data, made.headers[k].len),
+                                         made.headers[k].len };
     }
     fl_direct_free(d);
 }
@@ -262,6 +269,30 @@ static int decode_slice(struct bench *b, struct fl_jpeg_decoder *dec, const stru
     return fl_jpeg_decode(dec, b->cut, len, req, err, NULL);
 }
 
+/* From the entry points of the file as it is. */
+static int decode_points(struct fl_jpeg_decoder *dec, const struct photo *p,
+                         struct fl_jpeg_request *req, FlError *err)
+{
+    const struct fl_crop *c = &req->crop;
+    const int scale = fl_resize_scale(c->box.w, c->box.h, c->rw, c->rh, req->exact);
+    struct fl_entry_range range;
+
+    if (fl_entry_range(&p->points, fl_resize_reach(c, scale), scale, &range))
+        die("entry points", "have no range");
+    const struct fl_jpeg_points points = { &p->points, &range, p->strings, p->data + range.offset };
+    return fl_jpeg_decode_points(dec, &points, req, err);
+}
+
+static int decode_view(struct bench *b, struct fl_jpeg_decoder *dec, const struct variant *v,
+                       const struct photo *p, struct fl_jpeg_request *req, FlError *err)
+{
+    if (v->slice && p->sliced)
+        return decode_slice(b, dec, p, req, v->codec, err);
+    if (v->entries && p->points.points)
+        return decode_points(dec, p, req, err);
+    return fl_jpeg_decode(dec, p->data, p->len, req, err, NULL);
+}
+
 static void decode_one(struct bench *b, struct fl_jpeg_decoder *dec, const struct variant *v,
                        int index, int round)
 {
@@ -275,10 +306,7 @@ static void decode_one(struct bench *b, struct fl_jpeg_decoder *dec, const struc
     FlError err;
 
     req.stride = (ptrdiff_t)req.crop.rw * 3;
-    if (v->entries)
-        req.entries = p->entries;
-    if (v->slice && p->sliced ? decode_slice(b, dec, p, &req, v->codec, &err)
-                              : fl_jpeg_decode(dec, p->data, p->len, &req, &err, NULL))
+    if (decode_view(b, dec, v, p, &req, &err))
         die(v->name, err.message);
     if (v->normalize)
         fl_kernels_get(v->cpu)->normalize(&b->normalize, b->out, pixels, b->floats, pixels, true);

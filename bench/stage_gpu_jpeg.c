@@ -140,22 +140,22 @@ static void load_sliced(struct case_picture *p, struct fl_slice_parts *keep,
 static size_t load_plain(struct set *s, struct case_picture *p, struct fl_direct *direct)
 {
     struct fl_entry_table *const t = &s->entries[s->n];
-    struct fl_slice_bytes blob;
+    struct fl_slice_parts made;
     FlError err = { 0 };
 
     CHECK(fl_gpu_jpeg_header_add(&p->header, p->jpeg, p->len, &err));
     CHECK(fl_gpu_jpeg_header_finish(&p->header, 0, 0, 0, &err));
-    if (fl_direct_entries(direct, p->jpeg, p->len, &blob, &err)) {
+    if (fl_direct_entries(direct, p->jpeg, p->len, &made, &err)) {
         fprintf(stderr, "%s\n", err.message);
         exit(1);
     }
-    p->blob = need(blob.len);
-    memcpy(p->blob, blob.data, blob.len);
-    CHECK(fl_entry_unpack(t, p->blob, blob.len));
+    p->blob = need(made.blob.len);
+    memcpy(p->blob, made.blob.data, made.blob.len);
+    CHECK(fl_entry_unpack(t, p->blob, made.blob.len));
     p->table.data_offset = t->data_offset;
     p->table.data_length = p->len - t->data_offset;
     p->table.frame = t->frame;
-    return blob.len;
+    return made.blob.len;
 }
 
 static struct set load(const char *path)
@@ -201,30 +201,23 @@ static void request(const struct set *s, uint32_t pic, const struct fl_crop *cro
 {
     const struct case_picture *const p = &s->pics[pic];
     FlError err = { 0 };
-    uint32_t offset;
 
     if (!s->entries[pic].points) {
         CHECK(case_request(p, crop, exact, in));
         return;
     }
     const int scale = fl_resize_scale(crop->box.w, crop->box.h, crop->rw, crop->rh, exact);
-    const struct fl_rect r = fl_upsampling_reach(&p->table.frame, crop->box, (uint32_t)scale);
-    const uint32_t unit = 8u * p->header.v_max, first = (uint32_t)r.y / unit;
-    const uint32_t rows = (uint32_t)(r.y + r.h - 1) / unit - first + 1;
+    struct fl_entry_range r;
+    CHECK(fl_entry_range(&s->entries[pic], fl_resize_reach(crop, scale), scale, &r));
     *in = (struct fl_gpu_jpeg_picture){ .header = &p->header,
-                                        .first_row = first,
-                                        .n_rows = rows,
-                                        .entries = scratch,
+                                        .bytes = p->jpeg + r.offset,
+                                        .length = (uint32_t)r.length,
                                         .crop = *crop,
                                         .exact = exact };
-    const int64_t n = fl_gpu_jpeg_entries(&s->entries[pic], first, rows, scratch, ENTRIES, &offset,
-                                          &in->length, &err);
-    if (n < 0) {
+    if (fl_gpu_jpeg_entries(&s->entries[pic], &r, scratch, ENTRIES, in, &err) < 0) {
         fprintf(stderr, "%s\n", err.message);
         exit(1);
     }
-    in->n_entries = (uint32_t)n;
-    in->bytes = p->jpeg + p->table.data_offset + offset;
 }
 
 /* The i-th draw: which picture, and which part of it. */

@@ -27,7 +27,8 @@ struct picture {
     struct fl_slice_table table;
     struct fl_slice_bytes headers[FL_SLICE_HEADERS];
     uint8_t *table_memory;
-    struct fl_slice_bytes entries; // of the original
+    struct fl_entry_table points; // of the original; points 0: none
+    struct fl_slice_bytes strings[FL_ENTRY_STRINGS];
 };
 
 enum way { FULL, REGION, SLICE, DIRECT, DIRECT_FILE, DIRECT_ENTRIES, WAYS };
@@ -123,6 +124,19 @@ static bool direct(struct bench *b)
     return true;
 }
 
+/* From the entry points of the original. */
+static bool points(struct bench *b, const struct picture *p, const struct fl_direct_view *view)
+{
+    struct fl_entry_range r;
+    FlError err;
+
+    if (!p->points.points || fl_entry_range(&p->points, view->box, view->scale, &r))
+        return false;
+    return !fl_entry_check(&p->points, &r, p->original + r.offset, &err) &&
+           !fl_direct_points(b->direct, &p->points, &r, p->strings, p->original + r.offset, view,
+                             &err);
+}
+
 static bool decode(struct bench *b, enum way way, const struct picture *p, struct fl_rect box,
                    int scale)
 {
@@ -140,11 +154,9 @@ static bool decode(struct bench *b, enum way way, const struct picture *p, struc
     case REGION:
         return libjpeg(p->original, p->original_len, scale, decoded, b->rgb);
     case DIRECT_FILE:
+        return !fl_direct_file(b->direct, p->original, p->original_len, &view, &err) && direct(b);
     case DIRECT_ENTRIES:
-        return !fl_direct_file(b->direct, p->original, p->original_len,
-                               way == DIRECT_FILE ? (struct fl_slice_bytes){ 0 } : p->entries,
-                               &view, &err) &&
-               direct(b);
+        return points(b, p, &view) && direct(b);
     default:
         break;
     }
@@ -184,16 +196,20 @@ static void round_of(struct bench *b, uint32_t round)
     }
 }
 
-/* Entry points of an original; none where libjpeg-turbo would warn of it. */
+/* Entry points of an original; none where libjpeg-turbo would warn of it. Returns their bytes. */
 static uint64_t find_entries(struct bench *b, struct picture *p)
 {
-    struct fl_slice_bytes made;
+    struct fl_slice_parts made;
     FlError err;
 
     if (fl_direct_entries(b->direct, p->original, p->original_len, &made, &err))
         return 0;
-    p->entries = (struct fl_slice_bytes){ memcpy(malloc(made.len), made.data, made.len), made.len };
-    return made.len;
+    const uint8_t *const blob = memcpy(malloc(made.blob.len), made.blob.data, made.blob.len);
+    for (int i = 0; i < FL_ENTRY_STRINGS; i++)
+        p->strings[i] = (struct fl_slice_bytes){ memcpy(malloc(made.headers[i].len),
+                                                        made.headers[i].data, made.headers[i].len),
+                                                 made.headers[i].len };
+    return fl_entry_unpack(&p->points, blob, made.blob.len) ? 0 : made.blob.len;
 }
 
 static void load(struct bench *b, const char *folder, uint32_t interval)

@@ -58,17 +58,6 @@ int fl_gpu_jpeg_header_add(struct fl_gpu_jpeg_header *h, const uint8_t *data, si
 int fl_gpu_jpeg_header_finish(struct fl_gpu_jpeg_header *h, uint32_t width, uint32_t height,
                               uint32_t interval, FlError *err);
 
-/* ---- entry points ----------------------------------------------------------------------------- */
-
-/* The segments between the entry points of some MCU rows of a file that is not sliced, as
- * fl_gpu_jpeg_picture wants them. *offset and *length: the bytes that they need, from the file's first
- * entropy-coded byte (t->data_offset) on.
- * @return how many there are; FL_ERR(EINVAL): rows outside the picture, or more than `cap`;
- * FL_ERR(ENOTSUP): restart markers between points; FL_ERR(EBADMSG): no sense in the table. */
-int64_t fl_gpu_jpeg_entries(const struct fl_entry_table *t, uint32_t first_row, uint32_t n_rows,
-                            struct fl_jpeg_segment *out, size_t cap, uint32_t *offset,
-                            uint32_t *length, FlError *err);
-
 /* ---- plan ------------------------------------------------------------------------------------- */
 
 /* One picture of a batch. */
@@ -83,17 +72,34 @@ struct fl_gpu_jpeg_picture {
     uint32_t group_row;                 // MCU row with which `bytes` begins
     uint32_t first_row, n_rows;         // MCU rows to decode
     uint32_t first_segment, n_segments; // restart segments of each of these rows
-    /* Or entry points: segments of any length that do not cross MCU rows, whose mcu counts from the
-     * first MCU of row first_row. Then `bytes` may begin anywhere, and the slice is n_rows whole
-     * rows (first_segment 0, n_segments unused). NULL: restart segments. */
+    /* Or entry points, see fl_gpu_jpeg_entries(): segments of any length that do not cross MCU rows,
+     * whose mcu counts within the slice. Then `bytes` may begin anywhere, and the slice is n_mcus MCUs
+     * of n_rows rows, from first_mcu of each on. NULL: restart segments. */
     const struct fl_jpeg_segment *entries;
     uint32_t n_entries;
+    uint32_t first_mcu, n_mcus;
 
     struct fl_crop crop; // in the stored frame
     uint8_t orientation; // 1..8 of the result; 0 is 1
     bool exact;          // decode at full scale
     uint32_t row;        // of the batch
 };
+
+/* ---- entry points ----------------------------------------------------------------------------- */
+
+/* Do restart markers of the file, if there are any, stand only where points are? A thread cannot pass
+ * over one. */
+bool fl_gpu_jpeg_entries_fit(const struct fl_entry_table *t);
+
+/* The segments between the entry points of a range of a file that is not sliced; fills what
+ * `picture` says of entries, rows and MCUs. Its bytes are those of the range.
+ * @return how many there are; FL_ERR(E2BIG): more than `cap`; FL_ERR(ENOTSUP): restart markers
+ * between points. */
+int64_t fl_gpu_jpeg_entries(const struct fl_entry_table *t, const struct fl_entry_range *r,
+                            struct fl_jpeg_segment *out, size_t cap,
+                            struct fl_gpu_jpeg_picture *picture, FlError *err);
+
+/* ---- the plan itself -------------------------------------------------------------------------- */
 
 /* Memory of one lane, in the units of jpeg_desc.h. */
 struct fl_gpu_jpeg_room {

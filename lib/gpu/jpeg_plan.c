@@ -237,7 +237,7 @@ static int plan_component(struct fl_jpeg_pic *p, const struct fl_gpu_jpeg_pictur
     sample_range(k->mode == FL_JPEG_H2V1 || k->mode == FL_JPEG_H2V2, k->hx, k->dw, &x, &x_end);
     sample_range(k->mode == FL_JPEG_H1V2 || k->mode == FL_JPEG_H2V2, k->vx, k->dh, &y, &y_end);
 
-    const uint32_t slice_x = in->entries ? 0 : in->first_segment * p->interval * k->h;
+    const uint32_t slice_x = (in->entries ? in->first_mcu : in->first_segment * p->interval) * k->h;
     const uint32_t slice_y = in->first_row * k->v;
     const uint32_t bx = (uint32_t)x / size, by = (uint32_t)y / size;
     const uint32_t bx_end = div_up((uint64_t)x_end, size), by_end = div_up((uint64_t)y_end, size);
@@ -280,11 +280,12 @@ static int plan_slice(struct fl_jpeg_pic *p, const struct fl_gpu_jpeg_picture *i
         return invalid(err, "the restart interval does not divide the row of MCUs");
     p->row_step = mcus / p->interval;
     p->row_take = in->entries ? 1 : in->n_segments;
-    p->row_mcus = p->row_take * p->interval;
+    p->row_mcus = in->entries ? in->n_mcus : p->row_take * p->interval;
     p->mcus = in->n_rows * p->row_mcus;
     p->n_segments = in->entries ? in->n_entries : in->n_rows * in->n_segments;
     if (!in->n_rows || in->n_rows > rows || in->first_row > rows - in->n_rows || !p->row_take ||
         in->group_row > in->first_row ||
+        (in->entries && (!in->n_mcus || in->n_mcus > mcus || in->first_mcu > mcus - in->n_mcus)) ||
         (!in->entries &&
          (in->n_segments > p->row_step || in->first_segment > p->row_step - in->n_segments)))
         return invalid(err, "the slice lies outside the picture");

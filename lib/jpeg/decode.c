@@ -15,7 +15,8 @@ enum { BATCH = 8 }; // rows asked of the codec at once
 
 struct fl_jpeg_decoder {
     struct fl_engine engine;
-    struct fl_direct *direct; // NULL: this CPU is better off with libjpeg-turbo alone
+    struct fl_direct *direct; // NULL: codec_alone
+    bool fast;                // else this CPU is better off with libjpeg-turbo where it will do
     const struct fl_kernels *kernels;
     struct fl_jpeg_limits limits; // resolved: no zeros
 };
@@ -24,7 +25,8 @@ struct fl_jpeg_decoder {
 struct job {
     struct fl_jpeg_decoder *dec;
     const struct fl_jpeg_request *req;
-    const struct fl_jpeg_slice *slice; // NULL: a file
+    const struct fl_jpeg_slice *slice;   // NULL: not a slice
+    const struct fl_jpeg_points *points; // NULL: no entry points
     const uint8_t *data;
     size_t len;
     bool own;     // decoded by dec->direct, not by libjpeg
@@ -62,7 +64,8 @@ int fl_jpeg_decoder_new(struct fl_jpeg_decoder **out, const struct fl_jpeg_limit
     dec->kernels = kernels ? kernels : fl_kernels_get(FL_CPU_BEST);
     dec->limits = fl_jpeg_limits_of(limits);
     const int err = fl_engine_init(&dec->engine, dec->limits.reserve, dec->limits.max_memory);
-    const bool direct = fl_direct_is_fast() && !dec->limits.codec_alone;
+    const bool direct = !dec->limits.codec_alone;
+    dec->fast = direct && fl_direct_is_fast();
     if (!err && direct)
         dec->direct = fl_direct_new(dec->limits.reserve / 4, dec->limits.max_memory, FL_CPU_BEST);
     if (err || (direct && !dec->direct)) {
@@ -375,10 +378,15 @@ static void decode_own(struct job *j)
     bottom = bottom * 8 / j->scale;
     view.box.w = (right < width ? right : width) - view.box.x;
     view.box.h = (bottom < height ? bottom : height) - view.box.y;
-    code = j->slice
-               ? fl_direct_slice(j->dec->direct, j->slice->table, j->slice->range,
-                                 j->slice->headers, j->slice->bytes, &view, j->err)
-               : fl_direct_file(j->dec->direct, j->data, j->len, j->req->entries, &view, j->err);
+    struct fl_direct *const d = j->dec->direct;
+    if (j->slice)
+        code = fl_direct_slice(d, j->slice->table, j->slice->range, j->slice->headers,
+                               j->slice->bytes, &view, j->err);
+    else if (j->points)
+        code = fl_direct_points(d, j->points->table, j->points->range, j->points->headers,
+                                j->points->bytes, &view, j->err);
+    else
+        code = fl_direct_file(d, j->data, j->len, &view, j->err);
     if (code)
         fl_codec_fail(&j->dec->engine.codec, code, "refused");
     j->own = true;
@@ -429,7 +437,7 @@ static int run(struct job *j, FlError *err)
  * so that the same files are good, in the same words, whoever decodes. */
 static bool is_ours(const struct job *j)
 {
-    return j->dec->direct && j->header.sof <= FL_SOF_EXTENDED && j->req->origin_x == 0 &&
+    return j->dec->fast && j->header.sof <= FL_SOF_EXTENDED && j->req->origin_x == 0 &&
            j->req->origin_y == 0 && (j->header.components == 3 || j->header.components == 1) &&
            (j->header.colour != FL_JPEG_RGB || j->req->channels == 3);
 }
@@ -441,22 +449,40 @@ static bool inside(const struct job *j)
     return b->x + b->w <= (int32_t)j->header.width && b->y + b->h <= (int32_t)j->header.height;
 }
 
+/* A part of a picture of this frame. */
+static int run_part(struct job *j, const struct fl_frame *f, FlError *err)
+{
+    const struct fl_jpeg_request *req = j->req;
+    const struct fl_crop *c = &req->crop;
+
+    j->header.width = f->width;
+    j->header.height = f->height;
+    j->scale = fl_resize_scale(c->box.w, c->box.h, c->rw, c->rh, req->exact);
+    if (!valid_request(req, j->scale) || !inside(j))
+        return fl_jpeg_refuse(err, FL_ERR(EINVAL), "the view asked for is not one", UINT64_MAX);
+    return run_own(j, err);
+}
+
 int fl_jpeg_decode_slice(struct fl_jpeg_decoder *dec, const struct fl_jpeg_slice *slice,
                          const struct fl_jpeg_request *req, FlError *err)
 {
-    const struct fl_frame *f = &slice->table->frame;
-    struct job j = {
-        .dec = dec, .req = req, .slice = slice, .header = { .width = f->width, .height = f->height }
-    };
-    const struct fl_crop *c = &req->crop;
+    struct job j = { .dec = dec, .req = req, .slice = slice };
 
-    if (!dec->direct)
+    if (!dec->fast)
         return fl_jpeg_refuse(err, FL_ERR(ENOTSUP), "slices go through libjpeg-turbo here",
                               UINT64_MAX);
-    j.scale = fl_resize_scale(c->box.w, c->box.h, c->rw, c->rh, req->exact);
-    if (!valid_request(req, j.scale) || !inside(&j))
-        return fl_jpeg_refuse(err, FL_ERR(EINVAL), "the view asked for is not one", UINT64_MAX);
-    return run_own(&j, err);
+    return run_part(&j, &slice->table->frame, err);
+}
+
+int fl_jpeg_decode_points(struct fl_jpeg_decoder *dec, const struct fl_jpeg_points *points,
+                          const struct fl_jpeg_request *req, FlError *err)
+{
+    struct job j = { .dec = dec, .req = req, .points = points };
+
+    if (!dec->direct)
+        return fl_jpeg_refuse(err, FL_ERR(ENOTSUP), "libjpeg-turbo cannot begin at entry points",
+                              UINT64_MAX);
+    return run_part(&j, &points->table->frame, err);
 }
 
 int fl_jpeg_decode(struct fl_jpeg_decoder *dec, const uint8_t *data, size_t len,

@@ -12,6 +12,7 @@
 #include <feedline/error.h>
 
 #include "rect.h"
+#include "jpeg/entry.h"
 #include "jpeg/header.h"
 #include "jpeg/slice.h"
 #include "kernels/kernels.h"
@@ -46,8 +47,7 @@ struct fl_jpeg_request {
     uint8_t orientation;        // 1..8: turn the result upright; 0 is 1
     uint8_t *
         dst; // first pixel of the result: window.w x window.h, or the reverse from orientation 5 on
-    ptrdiff_t stride;              // bytes from one row of the result to the next
-    struct fl_slice_bytes entries; // blob of a whole file's entry points (jpeg/entry.h), or empty
+    ptrdiff_t stride; // bytes from one row of the result to the next
 };
 
 /* What was read of a sliced JPEG: the row groups of a range that covers the view at its scale. */
@@ -55,6 +55,14 @@ struct fl_jpeg_slice {
     const struct fl_slice_table *table;
     const struct fl_slice_range *range;
     const struct fl_slice_bytes *headers; // FL_SLICE_HEADERS of them
+    const uint8_t *bytes;                 // range->length, their checksums compared
+};
+
+/* What was read of a file with entry points, likewise. */
+struct fl_jpeg_points {
+    const struct fl_entry_table *table;
+    const struct fl_entry_range *range;
+    const struct fl_slice_bytes *headers; // FL_ENTRY_STRINGS of them
     const uint8_t *bytes;                 // range->length, their checksums compared
 };
 
@@ -81,6 +89,10 @@ int fl_jpeg_decode(struct fl_jpeg_decoder *dec, const uint8_t *data, size_t len,
  * fl_jpeg_decode(); it gives the same pixels. */
 int fl_jpeg_decode_slice(struct fl_jpeg_decoder *dec, const struct fl_jpeg_slice *slice,
                          const struct fl_jpeg_request *req, FlError *err);
+
+/* The same with entry points. */
+int fl_jpeg_decode_points(struct fl_jpeg_decoder *dec, const struct fl_jpeg_points *points,
+                          const struct fl_jpeg_request *req, FlError *err);
 
 /* Name and version of the codec for the statistics, "libjpeg-turbo 2.1.5". Static string. */
 const char *fl_jpeg_codec(void);

@@ -13,6 +13,7 @@
 
 #include <feedline/error.h>
 
+#include "jpeg/entry.h"
 #include "jpeg/header.h"
 #include "jpeg/slice.h"
 #include "kernels/kernels.h"
@@ -50,10 +51,15 @@ int fl_direct_slice(struct fl_direct *d, const struct fl_slice_table *table,
                     const struct fl_slice_bytes headers[FL_SLICE_HEADERS], const uint8_t *bytes,
                     const struct fl_direct_view *view, FlError *err);
 
-/* Begin a whole baseline file. `entries`: blob of its entry points (jpeg/entry.h), or empty: then all that
- * is before the view is gone through too. FL_ERR(EBADMSG) also for entry points of another file. */
+/* The same with entry points: `bytes` are the row groups of `range`, which fl_entry_range() made. */
+int fl_direct_points(struct fl_direct *d, const struct fl_entry_table *table,
+                     const struct fl_entry_range *range,
+                     const struct fl_slice_bytes headers[FL_ENTRY_STRINGS], const uint8_t *bytes,
+                     const struct fl_direct_view *view, FlError *err);
+
+/* Begin a whole baseline file. */
 int fl_direct_file(struct fl_direct *d, const uint8_t *jpeg, size_t len,
-                   struct fl_slice_bytes entries, const struct fl_direct_view *view, FlError *err);
+                   const struct fl_direct_view *view, FlError *err);
 
 /* Size of the view in decoded pixels. */
 int fl_direct_width(const struct fl_direct *d);
@@ -62,10 +68,11 @@ int fl_direct_height(const struct fl_direct *d);
 /* The next row: width * channels bytes, exactly. 0; FL_ERR(EBADMSG): damaged, err says where. */
 int fl_direct_row(struct fl_direct *d, uint8_t *row, FlError *err);
 
-/* Make the entry points of a file. The blob is memory of d, valid until its next call.
+/* Make the entry points of a file, and its header strings, which are those of a slice. The parts are memory
+ * of d, valid until its next call; ids in the blob are zero until fl_slice_blob_set_ids().
  * 0; FL_ERR(ENOTSUP): no file for this decoder; FL_ERR(EBADMSG): libjpeg-turbo would warn of it;
  * FL_ERR(ENOMEM), FL_ERR(E2BIG): larger than 512 MiB. */
 int fl_direct_entries(struct fl_direct *d, const uint8_t *jpeg, size_t len,
-                      struct fl_slice_bytes *blob, FlError *err);
+                      struct fl_slice_parts *parts, FlError *err);
 
 #endif

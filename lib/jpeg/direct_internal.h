@@ -65,10 +65,12 @@ struct fl_direct {
         uint64_t at;            // MCU that comes next
         int dc[4];
         struct fl_bit_reader bits;
-        bool open;                      // bits are in the middle of a segment
-        const uint8_t *data, *data_end; // the scan up to the end of the file
-        struct fl_entry_table entries;  // points 0: none
+        bool open;           // bits are in the middle of a segment
+        const uint8_t *data; // the scan's first byte
     } file;
+    const struct fl_entry_table *entries;
+    const struct fl_entry_range *range; // of entry points
+    const uint8_t *range_bytes;
 
     struct fl_slice_memory memory; // planes, rows and
     uint8_t *bits;                 // bytes without stuffing, with room for
@@ -83,6 +85,20 @@ int fl_direct_header(struct fl_direct *d, const uint8_t *jpeg, size_t len, struc
 /* View, planes, memory; `bits_room` bytes for unstuffed data. After the header. ahead: 1 or 2. */
 int fl_direct_view(struct fl_direct *d, const struct fl_direct_view *view, uint32_t ahead,
                    size_t bits_room, FlError *err);
+
+/* A file's scan, from its first byte on: its header was read. */
+void fl_file_start(struct fl_direct *d, const uint8_t *jpeg, size_t len,
+                   const struct fl_jpeg_header *h);
+
+/* Bits from `bit` of d->file.scan on, up to the next marker. */
+void fl_file_bits(struct fl_direct *d, unsigned bit);
+
+/* Begin the restart segment (or the only one) at d->file.scan. False: the file ends, or the marker
+ * between is missing or the wrong one. */
+bool fl_file_open(struct fl_direct *d);
+
+/* Go over MCUs until `to`, storing those that come if `store`. False: damaged. */
+bool fl_file_advance(struct fl_direct *d, uint64_t to, bool store);
 
 /* Decode n MCUs into the planes, the first at column x (in MCUs of the picture) of MCU row d->row.
  * False: the bits were used up, or are no code. */

@@ -87,30 +87,35 @@ static int no_header(FlError *err)
                       "the header strings of the index do not make a JPEG header");
 }
 
+int fl_slice_join(const struct fl_slice_bytes headers[FL_SLICE_HEADERS], unsigned n, uint32_t width,
+                  uint32_t height, uint32_t interval, uint8_t *out, FlError *err)
+{
+    const struct fl_slice_bytes a = headers[0], b = headers[1];
+    const size_t sof = fl_slice_sof_bytes(n), sos = 8 + 2 * (size_t)n;
+    uint8_t *p = out;
+
+    if (a.len < 2 + sof || b.len < sos || a.data[a.len - sof] != 0xFF ||
+        (a.data[a.len - sof + 1] & 0xFE) != FL_M_SOF0 || a.data[a.len - sof + 9] != n ||
+        b.data[b.len - sos] != 0xFF || b.data[b.len - sos + 1] != FL_M_SOS)
+        return no_header(err);
+    memcpy(p, a.data, a.len);
+    p += a.len;
+    fl_put_be16(p - sof + 5, height);
+    fl_put_be16(p - sof + 7, width);
+    p[0] = 0xFF;
+    p[1] = FL_M_DRI;
+    fl_put_be16(p + 2, 4);
+    fl_put_be16(p + 4, interval);
+    memcpy(p + FL_SLICE_DRI_BYTES, b.data, b.len);
+    return 0;
+}
+
 int fl_slice_header(const struct fl_slice_table *t, const struct fl_slice_range *r,
                     const struct fl_slice_bytes headers[FL_SLICE_HEADERS], uint8_t *out,
                     FlError *err)
 {
-    const struct fl_slice_bytes a = headers[0], b = headers[1];
-    const size_t sof = fl_slice_sof_bytes(t->frame.n_components),
-                 sos = 8 + 2 * (size_t)t->frame.n_components;
-    uint8_t *p = out;
-
-    if (a.len < 2 + sof || b.len < sos || a.data[a.len - sof] != 0xFF ||
-        (a.data[a.len - sof + 1] & 0xFE) != FL_M_SOF0 ||
-        a.data[a.len - sof + 9] != t->frame.n_components || b.data[b.len - sos] != 0xFF ||
-        b.data[b.len - sos + 1] != FL_M_SOS)
-        return no_header(err);
-    memcpy(p, a.data, a.len);
-    p += a.len;
-    fl_put_be16(p - sof + 5, (uint32_t)r->rect.h);
-    fl_put_be16(p - sof + 7, (uint32_t)r->rect.w);
-    p[0] = 0xFF;
-    p[1] = FL_M_DRI;
-    fl_put_be16(p + 2, 4);
-    fl_put_be16(p + 4, t->interval);
-    memcpy(p + FL_SLICE_DRI_BYTES, b.data, b.len);
-    return 0;
+    return fl_slice_join(headers, t->frame.n_components, (uint32_t)r->rect.w, (uint32_t)r->rect.h,
+                         t->interval, out, err);
 }
 
 /* ---- the cut ------------------------------------------------------------------------------------- */

@@ -91,6 +91,16 @@ struct fl_slice_cursor fl_slice_start(const struct fl_slice_table *t,
 /* Next segment that the slice needs: 1 and the segment, 0 after the last one, or FL_ERR(EBADMSG). */
 int fl_slice_next(struct fl_slice_cursor *c, FlError *err);
 
+/* A JPEG header of this size and restart interval (0: none) from the two strings, as
+ * fl_slice_header() makes one. 0; FL_ERR(EBADMSG): the strings are no header of n components. */
+int fl_slice_join(const struct fl_slice_bytes headers[FL_SLICE_HEADERS], unsigned n, uint32_t width,
+                  uint32_t height, uint32_t interval, uint8_t *out, FlError *err);
+
+/* Header strings of a baseline file, no longer than its header and 32 bytes. False: not a file of plain
+ * structure with one scan. */
+bool fl_slice_strings(const uint8_t *jpeg, size_t len, uint8_t *out,
+                      struct fl_slice_bytes headers[FL_SLICE_HEADERS]);
+
 /* Next marker (0xFF and a byte that is neither 0 nor 0xFF) in [p, end): its 0xFF, or end. */
 const uint8_t *fl_slice_next_marker(const uint8_t *p, const uint8_t *end);
 

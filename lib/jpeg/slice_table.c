@@ -186,7 +186,8 @@ static bool has_jfif(struct file *f, const uint8_t *seg, size_t len, uint8_t **o
 }
 
 /* Both strings, one after the other, no longer than the file's header and a JFIF marker. */
-static uint8_t *put_headers(struct file *f, uint8_t *out, struct fl_slice_parts *parts)
+static uint8_t *put_headers(struct file *f, uint8_t *out,
+                            struct fl_slice_bytes headers[FL_SLICE_HEADERS])
 {
     static const uint8_t soi[] = { 0xFF, FL_M_SOI };
     // Version and pixel density decide nothing: one and the same JFIF marker for all.
@@ -205,9 +206,21 @@ static uint8_t *put_headers(struct file *f, uint8_t *out, struct fl_slice_parts 
     second = out;
     walk(f, put_huffman, &out);
     out = append(out, f->sos, (size_t)(f->scan - f->sos));
-    parts->headers[0] = (struct fl_slice_bytes){ first, (size_t)(second - first) };
-    parts->headers[1] = (struct fl_slice_bytes){ second, (size_t)(out - second) };
+    headers[0] = (struct fl_slice_bytes){ first, (size_t)(second - first) };
+    headers[1] = (struct fl_slice_bytes){ second, (size_t)(out - second) };
     return out;
+}
+
+bool fl_slice_strings(const uint8_t *jpeg, size_t len, uint8_t *out,
+                      struct fl_slice_bytes headers[FL_SLICE_HEADERS])
+{
+    struct file f = { .data = jpeg, .end = jpeg + len };
+
+    if (len < 4 || jpeg[0] != 0xFF || jpeg[1] != FL_M_SOI || !walk(&f, note_segment, NULL) ||
+        !f.sof)
+        return false;
+    put_headers(&f, out, headers);
+    return true;
 }
 
 /* ---- the row groups ------------------------------------------------------------------------------ */
@@ -291,7 +304,7 @@ int fl_slicer_table(struct fl_slicer *s, const void *jpeg, size_t len, struct fl
            2 * (size_t)f.t.mcu_rows * (2 * MAX_VARINT + 4);
     if (fl_slice_memory_reserve(&s->table, most))
         return FL_ERR(ENOMEM);
-    blob = put_headers(&f, s->table.data, parts);
+    blob = put_headers(&f, s->table.data, parts->headers);
     groups = blob + FIXED + 3 + 6 * MAX_VARINT;
     end = put_groups(&f, groups, groups + (size_t)f.t.mcu_rows * 2 * MAX_VARINT);
     if (!end)

@@ -98,43 +98,85 @@ static struct fl_rect draw(struct fl_rng *rng, int w, int h)
     return b;
 }
 
+/* Entry points as the index would keep them. */
+struct points {
+    struct fl_entry_table table;
+    struct fl_slice_bytes blob, headers[FL_ENTRY_STRINGS];
+};
+
+static struct fl_slice_bytes copy_of(struct fl_slice_bytes b)
+{
+    uint8_t *copy = malloc(b.len + 1);
+
+    memcpy(copy, b.data, b.len);
+    return (struct fl_slice_bytes){ copy, b.len };
+}
+
+static struct points points_of(const uint8_t *file, size_t len)
+{
+    struct fl_slice_parts made = { 0 };
+    struct points p;
+    FlError err = { 0 };
+
+    T_EQ(fl_direct_entries(directs[0], file, len, &made, &err), 0);
+    T_STR(err.message, "");
+    p.blob = copy_of(made.blob);
+    for (int i = 0; i < FL_ENTRY_STRINGS; i++)
+        p.headers[i] = copy_of(made.headers[i]);
+    T_EQ(fl_entry_unpack(&p.table, p.blob.data, p.blob.len), 0);
+    return p;
+}
+
+static void free_points(struct points *p)
+{
+    free((void *)p->blob.data);
+    for (int i = 0; i < FL_ENTRY_STRINGS; i++)
+        free((void *)p->headers[i].data);
+}
+
+/* From the bytes that the index says are needed, and from nothing else. */
+static void check_points(struct fl_direct *d, const struct points *p, const uint8_t *file,
+                         size_t len, const struct pixels *full, const struct fl_direct_view *v)
+{
+    struct fl_entry_range r;
+    FlError err = { 0 };
+    uint8_t *bytes;
+
+    T_EQ(fl_entry_range(&p->table, v->box, v->scale, &r), 0);
+    T_OK(r.offset + r.length <= len);
+    bytes = malloc((size_t)r.length); // exactly, so that a sanitizer sees what is read beyond
+    memcpy(bytes, file + r.offset, (size_t)r.length);
+    T_EQ(fl_entry_check(&p->table, &r, bytes, &err), 0);
+    T_EQ(fl_direct_points(d, &p->table, &r, p->headers, bytes, v, &err), 0);
+    T_STR(err.message, "");
+    compare(d, full, v);
+    bytes[r.length / 2] ^= 16;
+    T_EQ(fl_entry_check(&p->table, &r, bytes, &err), FL_ERR(EBADMSG));
+    T_HAS(err.message, "row group");
+    free(bytes);
+}
+
 /* A file from its beginning, then from its entry points. */
 static void check_file(struct fl_direct *d, const uint8_t *file, size_t len,
-                       struct fl_slice_bytes entries, const struct pixels *full,
+                       const struct points *points, const struct pixels *full,
                        const struct fl_direct_view *v)
 {
     FlError err = { 0 };
 
-    T_EQ(fl_direct_file(d, file, len, (struct fl_slice_bytes){ 0 }, v, &err), 0);
+    T_EQ(fl_direct_file(d, file, len, v, &err), 0);
     T_STR(err.message, "");
     compare(d, full, v);
-    T_EQ(fl_direct_file(d, file, len, entries, v, &err), 0);
-    T_STR(err.message, "");
-    compare(d, full, v);
-}
-
-/* Entry points as the index would keep them; free() them. */
-static struct fl_slice_bytes entries_of(const uint8_t *file, size_t len)
-{
-    struct fl_slice_bytes made = { 0 };
-    FlError err = { 0 };
-    uint8_t *copy;
-
-    T_EQ(fl_direct_entries(directs[0], file, len, &made, &err), 0);
-    T_STR(err.message, "");
-    copy = malloc(made.len + 1);
-    memcpy(copy, made.data, made.len);
-    return (struct fl_slice_bytes){ copy, made.len };
+    check_points(d, points, file, len, full, v);
 }
 
 static void check_picture(const struct sliced *s, const uint8_t *original, size_t len,
                           unsigned boxes, struct fl_rng *rng)
 {
     const int w = (int)s->table.frame.width, h = (int)s->table.frame.height;
-    struct fl_slice_bytes entries = { 0 };
+    struct points points;
 
     if (original)
-        entries = entries_of(original, len);
+        points = points_of(original, len);
     for (int scale = 8; scale; scale /= 2) {
         struct pixels full;
         T_OK(decode(s->file, s->len, scale, &full));
@@ -144,12 +186,13 @@ static void check_picture(const struct sliced *s, const uint8_t *original, size_
             for (int k = 0; k < 2; k++) {
                 check_slice(directs[k], s, &full, &v);
                 if (original)
-                    check_file(directs[k], original, len, entries, &full, &v);
+                    check_file(directs[k], original, len, &points, &full, &v);
             }
         }
         free(full.data);
     }
-    free((void *)entries.data);
+    if (original)
+        free_points(&points);
 }
 
 static const struct {
@@ -264,17 +307,15 @@ static void refusals(void)
     uint8_t *jpeg = encode(64, 64, 0, ENCODE_PROGRESSIVE, &len);
 
     t_case("refusals");
-    T_EQ(fl_direct_file(directs[1], jpeg, len, (struct fl_slice_bytes){ 0 }, &v, &err),
-         FL_ERR(ENOTSUP));
+    T_EQ(fl_direct_file(directs[1], jpeg, len, &v, &err), FL_ERR(ENOTSUP));
     free(jpeg);
     jpeg = encode(64, 64, 0, ENCODE_CMYK, &len);
-    T_EQ(fl_direct_file(directs[1], jpeg, len, (struct fl_slice_bytes){ 0 }, &v, &err),
-         FL_ERR(ENOTSUP));
+    T_EQ(fl_direct_file(directs[1], jpeg, len, &v, &err), FL_ERR(ENOTSUP));
     free(jpeg);
     jpeg = encode(64, 64, 0, 0, &len);
-    T_EQ(fl_direct_file(small, jpeg, len, (struct fl_slice_bytes){ 0 }, &v, &err), FL_ERR(E2BIG));
-    T_EQ(fl_direct_file(directs[1], jpeg, len, (struct fl_slice_bytes){ 0 },
-                        &(struct fl_direct_view){ { 60, 0, 8, 8 }, 8, 3 }, &err),
+    T_EQ(fl_direct_file(small, jpeg, len, &v, &err), FL_ERR(E2BIG));
+    T_EQ(fl_direct_file(directs[1], jpeg, len, &(struct fl_direct_view){ { 60, 0, 8, 8 }, 8, 3 },
+                        &err),
          FL_ERR(EINVAL));
     free(jpeg);
     fl_direct_free(small);
@@ -315,8 +356,7 @@ static void damage(void)
         memcpy(bytes, jpeg, len);
         for (uint64_t k = 1 + fl_rng_below(&rng, 4); k; k--)
             bytes[fl_rng_below(&rng, i & 1 ? len : 700)] ^= (uint8_t)(1 << fl_rng_below(&rng, 8));
-        code = fl_direct_file(directs[1], bytes, len - fl_rng_below(&rng, 50),
-                              (struct fl_slice_bytes){ 0 }, &v, &err);
+        code = fl_direct_file(directs[1], bytes, len - fl_rng_below(&rng, 50), &v, &err);
         for (int y = 0; !code && y < fl_direct_height(directs[1]); y++)
             code = fl_direct_row(directs[1], row, &err);
         free(bytes);
@@ -326,48 +366,77 @@ static void damage(void)
     free(jpeg);
 }
 
-/* Entry points that are not this file's, or nobody's: an error or wrong pixels, never more than that. */
+/* Reads what the index asks for and decodes it, checksums not looked at. */
+static int decode_points(const struct points *p, const uint8_t *file, size_t len,
+                         const struct fl_direct_view *v)
+{
+    uint8_t row[3 * 200], *bytes;
+    struct fl_entry_range r;
+    FlError err;
+    int code = fl_entry_range(&p->table, v->box, v->scale, &r);
+
+    if (code)
+        return code;
+    if (r.offset > len || r.length > len - r.offset)
+        return FL_ERR(EBADMSG);
+    bytes = malloc((size_t)r.length);
+    memcpy(bytes, file + r.offset, (size_t)r.length);
+    (void)fl_entry_check(&p->table, &r, bytes, &err);
+    code = fl_direct_points(directs[1], &p->table, &r, p->headers, bytes, v, &err);
+    for (int y = 0; !code && y < fl_direct_height(directs[1]); y++)
+        code = fl_direct_row(directs[1], row, &err);
+    free(bytes);
+    return code;
+}
+
+/* Entry points that are not this file's, or nobody's, and damaged bytes under good ones: an error or wrong
+ * pixels, never more than that. */
 static void hostile_entries(void)
 {
     struct fl_rng rng;
-    size_t len, other_len;
-    uint8_t *jpeg = encode(150, 90, 2, ENCODE_RESTART, &len);
-    uint8_t *other = encode(160, 90, 2, 0, &other_len), row[3 * 200];
-    const struct fl_slice_bytes good = entries_of(jpeg, len),
-                                foreign = entries_of(other, other_len);
-    const struct fl_direct_view whole = { { 0, 0, 150, 90 }, 8, 3 };
-    FlError err;
+    size_t len;
+    unsigned refused = 0;
 
     t_case("hostile entries");
     fl_rng_init(&rng, 6, 0, 0, FL_RNG_USER, 0);
-    T_EQ(fl_direct_file(directs[1], jpeg, len, foreign, &whole, &err), FL_ERR(EBADMSG));
-    T_HAS(err.message, "entry points");
-    for (int i = 0; i < 5000; i++) {
-        const struct fl_direct_view v = { draw(&rng, 150, 90), 8 >> (i & 3), 3 };
-        struct fl_slice_bytes bad = { malloc(good.len), good.len };
-        int code;
-        memcpy((uint8_t *)bad.data, good.data, good.len);
-        for (uint64_t k = 1 + fl_rng_below(&rng, 6); k; k--)
-            ((uint8_t *)bad.data)[fl_rng_below(&rng, i & 1 ? 40 : good.len)] ^=
-                (uint8_t)(1 << fl_rng_below(&rng, 8));
-        if (i % 7 == 0)
-            bad.len = fl_rng_below(&rng, good.len);
-        code = fl_direct_file(directs[1], jpeg, len, bad, &v, &err);
-        for (int y = 0; !code && y < fl_direct_height(directs[1]); y++)
-            code = fl_direct_row(directs[1], row, &err);
-        T_OK(code == 0 || code == FL_ERR(EBADMSG));
-        free((void *)bad.data);
+    for (int flags = 0; flags < 2; flags++) {
+        uint8_t *jpeg = encode(150, 90, 2, flags ? ENCODE_RESTART : 0, &len);
+        struct points good = points_of(jpeg, len);
+        for (int i = 0; i < 6000; i++) {
+            const struct fl_direct_view v = { draw(&rng, 150, 90), 8 >> (i & 3), 3 };
+            struct points bad = good;
+            uint8_t *blob = malloc(good.blob.len);
+            const size_t n = i % 7 ? good.blob.len : fl_rng_below(&rng, good.blob.len);
+            memcpy(blob, good.blob.data, n);
+            for (uint64_t k = 1 + fl_rng_below(&rng, 6); k && n > 8; k--)
+                blob[8 + fl_rng_below(&rng, i & 1 && n > 44 ? 36 : n - 8)] ^=
+                    (uint8_t)(1 << fl_rng_below(&rng, 8));
+            blob = realloc(blob, n + 1); // a cut one, to the byte
+            if (fl_entry_unpack(&bad.table, blob, n)) {
+                refused++;
+            } else {
+                const int code = decode_points(&bad, jpeg, len, &v);
+                T_OK(code == 0 || code == FL_ERR(EBADMSG) || code == FL_ERR(EINVAL));
+            }
+            free(blob);
+            uint8_t *bytes = malloc(len); // a good index, damaged bytes
+            memcpy(bytes, jpeg, len);
+            for (uint64_t k = 1 + fl_rng_below(&rng, 4); k; k--)
+                bytes[fl_rng_below(&rng, len)] ^= (uint8_t)(1 << fl_rng_below(&rng, 8));
+            const int code = decode_points(&good, bytes, len, &v);
+            T_OK(code == 0 || code == FL_ERR(EBADMSG));
+            free(bytes);
+        }
+        free_points(&good);
+        free(jpeg);
     }
-    free((void *)good.data);
-    free((void *)foreign.data);
-    free(jpeg);
-    free(other);
+    T_OK(refused > 1000);
 }
 
 /* Files of which libjpeg-turbo warns get no entry points. */
 static void no_entries(void)
 {
-    struct fl_slice_bytes made;
+    struct fl_slice_parts made;
     FlError err;
     size_t len;
     uint8_t *jpeg = encode(150, 90, 2, 0, &len);

@@ -175,32 +175,27 @@ static void compare_entries(const uint8_t *jpeg, size_t len, bool aligned, const
 {
     const size_t size = (size_t)c->rw * (size_t)c->rh * 3;
     struct case_picture p = { .jpeg = (uint8_t *)(uintptr_t)jpeg, .len = len };
-    struct fl_jpeg_segment some[4000];
+    static struct fl_jpeg_segment some[4000];
     struct fl_jpeg_plan *const plan = host_plan(big_room(), c->rw, c->rh, false);
     struct fl_direct *const direct = fl_direct_new(0, (size_t)1 << 28, FL_CPU_C);
     struct fl_entry_table table;
-    struct fl_slice_bytes blob;
+    struct fl_entry_range r;
+    struct fl_slice_parts made;
     uint8_t *const got = malloc(size), *const want = malloc(size);
     FlError err = { 0 };
-    uint32_t offset, length;
 
     T_EQ(fl_gpu_jpeg_header_add(&p.header, jpeg, len, &err), 0);
     T_EQ(fl_gpu_jpeg_header_finish(&p.header, 0, 0, 0, &err), 0);
-    T_EQ(fl_direct_entries(direct, jpeg, len, &blob, &err), 0);
-    T_EQ(fl_entry_unpack(&table, blob.data, blob.len), 0);
+    T_EQ(fl_direct_entries(direct, jpeg, len, &made, &err), 0);
+    T_EQ(fl_entry_unpack(&table, made.blob.data, made.blob.len), 0);
+    T_EQ(fl_gpu_jpeg_entries_fit(&table), aligned);
     const int scale = fl_resize_scale(c->box.w, c->box.h, c->rw, c->rh, false);
-    const struct fl_rect reach = fl_upsampling_reach(&table.frame, c->box, (uint32_t)scale);
-    const uint32_t unit = 8u * p.header.v_max, first = (uint32_t)reach.y / unit;
-    const uint32_t rows = (uint32_t)(reach.y + reach.h - 1) / unit - first + 1;
+    T_EQ(fl_entry_range(&table, c->box, scale, &r), 0);
     struct fl_gpu_jpeg_picture in = {
-        .header = &p.header, .first_row = first, .n_rows = rows, .entries = some, .crop = *c
+        .header = &p.header, .bytes = jpeg + r.offset, .length = (uint32_t)r.length, .crop = *c
     };
-    const int64_t n =
-        fl_gpu_jpeg_entries(&table, first, rows, some, T_LEN(some), &offset, &length, &err);
-    T_EQ(n, aligned ? (int64_t)rows * table.points : FL_ERR(ENOTSUP));
-    in.n_entries = n > 0 ? (uint32_t)n : 0;
-    in.bytes = jpeg + table.data_offset + offset;
-    in.length = length;
+    const int64_t n = fl_gpu_jpeg_entries(&table, &r, some, T_LEN(some), &in, &err);
+    T_EQ(n, aligned ? (int64_t)r.n_rows * r.n_points : FL_ERR(ENOTSUP));
     const int number = n > 0 ? fl_jpeg_plan_add(plan, &in, &err) : -1;
     if (n > 0 && number < 0)
         fprintf(stderr, "%s\n", err.message);
@@ -233,9 +228,10 @@ static void test_entries(void)
                     case_jpeg_restart(&samplings[s], w, h, 88, seed, restart, &len);
                 const struct fl_crop all = view(0, 0, (int)w, (int)h, 60, 50, true);
                 const struct fl_crop part = view(70, 40, 80, 50, SIDE, SIDE, false);
+                const bool aligned = restart % row == 0 || row % restart == 0;
                 t_case(samplings[s].name);
-                compare_entries(jpeg, len, restart % row == 0, &all);
-                compare_entries(jpeg, len, restart % row == 0, &part);
+                compare_entries(jpeg, len, aligned, &all);
+                compare_entries(jpeg, len, aligned, &part);
                 free(jpeg);
             }
 }
