@@ -51,7 +51,7 @@ step "benchmark: 224 x 224 random crops, global shuffle, 5 seconds"
 "$feedline" bench "$shards" --seconds 5
 
 step "benchmark: the same with a training step of 100 ms for each batch"
-"$feedline" bench "$shards" --seconds 5 --consume 100
+"$feedline" bench "$shards" --seconds 5 --step-ms 100
 
 step "done"
 cat <<TEXT

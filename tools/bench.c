@@ -45,7 +45,7 @@ static int progress(void *cookie, const FlProgress *p)
 struct wishes {
     int64_t batch_size, epochs, photos;
     int32_t size;
-    int shuffle, io, direct, decode, dtype, layout, crop, bad;
+    int shuffle, io, direct, checksum, decode, dtype, layout, crop, bad;
     bool exact, no_slice, no_flip, verbose;
     const char *device, *field;
     struct cli_bar bar;
@@ -96,9 +96,10 @@ static int parse(struct bench *b, struct wishes *w, int argc, char **argv, const
                    .max = 1e9),
         CLI_OPTION("warmup", CLI_INT, &b->warmup, "batches that are not measured (8)", .min = 0,
                    .max = 1e9),
-        CLI_OPTION("consume", CLI_REAL, &b->consume,
-                   "milliseconds that each batch's step takes (0)", .arg = "MS", .min = 0,
-                   .max = 1e6),
+        CLI_OPTION("step-ms", CLI_REAL, &b->step_ms,
+                   "milliseconds that each batch's step takes, on a GPU as kernels (0)",
+                   .arg = "MS", .min = 0, .max = 1e6),
+        CLI_OPTION("consume", CLI_REAL, &b->step_ms, "the same", .arg = "MS", .min = 0, .max = 1e6),
         CLI_OPTION(NULL, CLI_LABEL, NULL, "Batches:"),
         CLI_OPTION("batch-size", CLI_LONG, &w->batch_size, "samples (256)", .min = 1, .max = 1e9),
         CLI_OPTION("field", CLI_STRING, &w->field, "field to load (the first with pictures)",
@@ -132,8 +133,14 @@ static int parse(struct bench *b, struct wishes *w, int argc, char **argv, const
                    .max = 65536),
         CLI_OPTION("cold", CLI_FLAG, &b->cold,
                    "drop the data from the page cache before each epoch"),
+        CLI_OPTION("checksum", CLI_CHOICE, &w->checksum, "compare checksums (auto: on)",
+                   .choices = switches),
+        CLI_OPTION("drive", CLI_FLAG, &b->compare_drive,
+                   "measure plain O_DIRECT reads of the same size too"),
         CLI_OPTION(NULL, CLI_LABEL, NULL, "Output:"),
         CLI_OPTION("json", CLI_FLAG, &b->json, "one JSON object in place of the table"),
+        CLI_OPTION("save", CLI_STRING, &b->save, "write that object to FILE, beside the table",
+                   .arg = "FILE"),
         CLI_OPTION("verbose", CLI_FLAG, &w->verbose, "say what the loader decided"),
     };
     const struct cli cli = {
@@ -234,6 +241,16 @@ static int choose_field(struct bench *b, const struct wishes *w)
     return 0;
 }
 
+/* Are all samples' values of one length? Then they are read straight into the batch. */
+static bool is_raw(const FlFieldInfo *f, int64_t samples)
+{
+    const size_t n = strlen(f->name);
+
+    return f->count == samples && f->max_bytes > 0 &&
+           f->bytes == f->max_bytes * (uint64_t)f->count &&
+           (n < 3 || strcmp(f->name + n - 3, "zst"));
+}
+
 static int add_columns(struct bench *b, const struct wishes *w)
 {
     const FlImage image = {
@@ -247,16 +264,22 @@ static int add_columns(struct bench *b, const struct wishes *w)
         .layout = (FlLayout)w->layout,
         .exact = w->exact ? FL_ON : FL_AUTO,
     };
-    FlFieldInfo f;
-    bool image_field = false, label = false;
+    FlFieldInfo f, chosen = { 0 };
+    bool label = false;
     int err;
 
     for (int32_t i = 0; i < b->info.n_fields && !fl_dataset_field(b->ds, i, &f); i++) {
-        image_field |= f.is_image && !strcmp(f.name, b->field);
+        if (!strcmp(f.name, b->field))
+            chosen = f;
         label |= f.kind == FL_FIELD_INT && !strcmp(f.name, "cls");
     }
-    err = image_field ? fl_config_image(&b->cfg, b->field, &image)
-                      : fl_config_bytes(&b->cfg, b->field, 0);
+    const int64_t length = (int64_t)chosen.max_bytes;
+    if (chosen.is_image)
+        err = fl_config_image(&b->cfg, b->field, &image);
+    else if (is_raw(&chosen, b->info.n_samples))
+        err = fl_config_raw(&b->cfg, b->field, FL_U8, 1, &length);
+    else
+        err = fl_config_bytes(&b->cfg, b->field, 0);
     if (err >= 0 && label)
         err = fl_config_label(&b->cfg, "cls");
     return err < 0 ? cli_last_error("bench") : 0;
@@ -284,6 +307,17 @@ static int prepare(struct bench *b, struct wishes *w, const char *path)
     return add_columns(b, w);
 }
 
+static int save(const struct bench *b, const struct bench_result *r)
+{
+    FILE *f = fopen(b->save, "we");
+
+    if (f)
+        bench_print_json(b, r, f);
+    if (!f || fclose(f))
+        return cli_failed("bench", "--save %s: %s", b->save, strerror(errno));
+    return 0;
+}
+
 static int measure(struct bench *b, struct wishes *w, const char *path)
 {
     struct bench_result r;
@@ -292,9 +326,11 @@ static int measure(struct bench *b, struct wishes *w, const char *path)
     if (!err)
         err = bench_run(b, &r);
     if (!err && b->json)
-        bench_print_json(b, &r);
+        bench_print_json(b, &r, stdout);
     else if (!err)
         bench_print(b, &r);
+    if (!err && b->save)
+        err = save(b, &r);
     fl_dataset_close(&b->ds);
     if (w->scratch[0])
         nftw(w->scratch, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
@@ -329,6 +365,7 @@ int command_bench(int argc, char **argv)
     b.cfg.shuffle = (FlShuffle)w.shuffle;
     b.cfg.io = (FlIo)w.io;
     b.cfg.direct = (FlSwitch)w.direct;
+    b.cfg.checksum = (FlSwitch)w.checksum;
     b.cfg.decode = (FlDecode)w.decode;
     b.cfg.bad_sample = (FlBadSample)w.bad;
     b.cfg.log = w.verbose ? log_all : cli_log;

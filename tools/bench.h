@@ -6,10 +6,12 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <feedline/feedline.h>
 
 #include "cli.h"
+#include "drive.h"
 #include "gpu/bench_gpu.h"
 
 struct bench {
@@ -19,12 +21,14 @@ struct bench {
     const char *path;
     const char *field; // name of the column that is measured
     bool synthetic;
-    bool cold; // drop the dataset from the page cache before each epoch
+    bool cold;          // drop the dataset from the page cache before each epoch
+    bool compare_drive; // measure the drive without us too
     bool json;
-    double seconds; // stop after so long, 0: no limit
-    double consume; // milliseconds that the consumer spends on each batch
-    int32_t warmup; // batches that are not measured
-    bool live;      // show a line while running
+    const char *save; // file for the JSON object beside the table, or NULL
+    double seconds;   // stop after so long, 0: no limit
+    double step_ms;   // milliseconds that the consumer spends on each batch
+    int32_t warmup;   // batches that are not measured
+    bool live;        // show a line while running
 
     /* the dataset */
     FlDatasetInfo info;
@@ -47,6 +51,7 @@ struct bench_result {
     struct bench_gpu_report gpu; // by the GPU's own clock; all 0 for host batches
     struct bench_gpu_info gpu_info;
     double plain_copy;   // GB/s of pinned memory to the device, in pieces of what a batch copied
+    struct drive drive;  // reads of the size that the loader's were; files 0: not asked for
     FlLoaderStats stats; // of the measured part: counters and times are differences
 };
 
@@ -66,6 +71,7 @@ int bench_drop_cache(const struct bench *b);
 int64_t bench_drive_bytes(void);
 
 void bench_print(const struct bench *b, const struct bench_result *r);
-void bench_print_json(const struct bench *b, const struct bench_result *r);
+/* to: stdout, or a file of its own. */
+void bench_print_json(const struct bench *b, const struct bench_result *r, FILE *to);
 
 #endif

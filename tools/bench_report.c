@@ -94,7 +94,8 @@ static void describe_batches(const struct bench *b, char *out, size_t size)
                  c->image.layout == FL_NHWC ? "NHWC" : "NCHW", crops[c->image.crop],
                  c->image.exact == FL_ON ? " (exact)" : "", shuffles[b->cfg.shuffle]);
     else
-        snprintf(out, size, "%" PRId64 " x bytes of field \"%s\", %s", b->cfg.batch_size, c->field,
+        snprintf(out, size, "%" PRId64 " x %s of field \"%s\", %s", b->cfg.batch_size,
+                 c->kind == FL_COLUMN_RAW ? "raw records" : "bytes", c->field,
                  shuffles[b->cfg.shuffle]);
 }
 
@@ -125,28 +126,56 @@ static void print_setting(const struct bench *b, const struct bench_result *r)
     printf("\n\n");
 }
 
+/* Compressed pictures travel among the decoder's kernels: there is no time that is the copies' alone. */
+static bool copies_timed(const struct bench_result *r)
+{
+    return r->stats.decoded_gpu == 0 && r->stats.h2d_seconds > 0;
+}
+
 /* GB/s of the copies to the device while they ran, by the device's clock. */
 static double copy_rate(const struct bench_result *r)
 {
     const FlLoaderStats *s = &r->stats;
 
-    return s->h2d_seconds > 0 ? (double)s->stages[FL_STAGE_DEVICE].bytes * 1e-9 / s->h2d_seconds
-                              : 0;
+    return (double)s->stages[FL_STAGE_DEVICE].bytes * 1e-9 / s->h2d_seconds;
 }
 
 static void print_gpu(const struct bench *b, const struct bench_result *r)
 {
     if (b->cfg.device.type != FL_DEVICE_CUDA)
         return;
-    if (b->consume > 0 && r->gpu.steps > 0)
+    if (b->step_ms > 0 && r->gpu.steps > 0)
         printf("%-22s %.1f ms in all, %.2f ms at most; a step took %.2f ms, %.2f alone\n",
                "waits between steps", r->gpu.idle * 1e3, r->gpu.longest * 1e3,
                r->gpu.busy * 1e3 / (double)r->gpu.steps, r->gpu.step * 1e3);
-    printf("%-22s %.2f GB/s while they ran, %.3f of a plain pinned copy (%.2f GB/s)\n",
-           "copies to the device", copy_rate(r),
-           r->plain_copy > 0 ? copy_rate(r) / r->plain_copy : 0, r->plain_copy);
+    if (copies_timed(r))
+        printf("%-22s %.2f GB/s while they ran, %.3f of a plain pinned copy (%.2f GB/s)\n",
+               "copies to the device", copy_rate(r),
+               r->plain_copy > 0 ? copy_rate(r) / r->plain_copy : 0, r->plain_copy);
+    else
+        printf("%-22s %.2f GB/s on average, compressed pictures included\n", "bytes to the device",
+               per_second((double)r->stats.stages[FL_STAGE_DEVICE].bytes, r) * 1e-9);
     printf("%-22s %.2f%% of the time\n", "our kernels on the GPU",
            r->seconds > 0 ? 100 * r->stats.kernel_seconds / r->seconds : 0);
+}
+
+static double cpu_per_gb(const struct bench_result *r)
+{
+    return r->stats.bytes_read ? r->cpu_seconds * 1e9 / (double)r->stats.bytes_read : 0;
+}
+
+static void print_drive(const struct bench_result *r)
+{
+    const double ours = per_second((double)r->stats.bytes_read, r);
+    const struct drive *d = &r->drive;
+    char rate[16], piece[16];
+
+    if (!d->files)
+        return;
+    printf("%-22s %s/s: plain reads of %s at random, %d at once%s; feedline read at %.3f of it\n",
+           "the drive alone", cli_bytes(rate, d->rate), cli_bytes(piece, (double)d->piece),
+           d->threads, d->direct ? "" : ", through the page cache",
+           d->rate > 0 ? ours / d->rate : 0);
 }
 
 static void print_figures(const struct bench *b, const struct bench_result *r)
@@ -163,10 +192,13 @@ static void print_figures(const struct bench *b, const struct bench_result *r)
         cli_bytes(d, b->info.n_samples ? (double)b->field_bytes / (double)b->info.n_samples : 0));
     printf("%-22s %.1f\n", "MB/s delivered", per_second((double)r->delivered, r) * 1e-6);
     printf("%-22s %.3f\n", "CPU s/1,000 samples", r->cpu_seconds * 1000 / n);
+    printf("%-22s %.1f%% of one core, %.4f s for each GB read\n", "processor time",
+           100 * per_second(r->cpu_seconds, r), cpu_per_gb(r));
+    print_drive(r);
     printf("%-22s %.3f s\n", "first batch", r->first_batch);
-    if (b->consume > 0)
+    if (b->step_ms > 0)
         printf("%-22s %.1f%%   steps of %.1f ms\n", "accelerator use", 100 * utilisation(r),
-               b->consume);
+               b->step_ms);
     print_gpu(b, r);
     if (r->samples != r->valid)
         printf("%-22s %s\n", "holes", cli_count(a, r->samples - r->valid));
@@ -239,13 +271,22 @@ static void json_figures(struct json *j, const struct bench *b, const struct ben
     json_int(j, "epochs", r->epochs);
     json_real(j, "samples_per_second", per_second((double)r->samples, r));
     json_int(j, "bytes_read", (int64_t)s->bytes_read);
+    json_int(j, "reads", s->reads);
     json_int(j, "bytes_wanted", (int64_t)s->bytes_wanted);
     json_int(j, "bytes_delivered", (int64_t)r->delivered);
     json_int(j, "decoded_cpu", s->decoded_cpu);
     json_int(j, "decoded_gpu", s->decoded_gpu);
     json_real(j, "cpu_seconds", r->cpu_seconds);
+    json_real(j, "cpu_seconds_per_gb_read", cpu_per_gb(r));
+    if (r->drive.files) {
+        json_bool(j, "drive_direct", r->drive.direct);
+        json_int(j, "drive_piece", (int64_t)r->drive.piece);
+        json_real(j, "drive_bytes_per_second", r->drive.rate);
+        json_real(j, "drive_ratio",
+                  r->drive.rate > 0 ? per_second((double)s->bytes_read, r) / r->drive.rate : 0);
+    }
     json_real(j, "first_batch_seconds", r->first_batch);
-    json_real(j, "consume_ms", b->consume);
+    json_real(j, "step_ms", b->step_ms);
     json_real(j, "step_seconds", r->step_seconds);
     json_real(j, "stall_seconds", s->stall_seconds);
     json_real(j, "accelerator_utilisation", utilisation(r));
@@ -255,15 +296,18 @@ static void json_figures(struct json *j, const struct bench *b, const struct ben
         json_real(j, "gpu_step_alone_seconds", r->gpu.step);
     }
     if (b->cfg.device.type == FL_DEVICE_CUDA) {
-        json_real(j, "copy_gb_per_second", copy_rate(r));
+        json_int(j, "bytes_to_device", (int64_t)s->stages[FL_STAGE_DEVICE].bytes);
+        if (copies_timed(r))
+            json_real(j, "copy_gb_per_second", copy_rate(r));
         json_real(j, "plain_copy_gb_per_second", r->plain_copy);
         json_real(j, "gpu_kernel_seconds", s->kernel_seconds);
+        json_real(j, "gpu_kernel_share", r->seconds > 0 ? s->kernel_seconds / r->seconds : 0);
     }
 }
 
-void bench_print_json(const struct bench *b, const struct bench_result *r)
+void bench_print_json(const struct bench *b, const struct bench_result *r, FILE *to)
 {
-    struct json j = { 0 };
+    struct json j = { .to = to };
     char text[320];
 
     json_open(&j, NULL, '{');

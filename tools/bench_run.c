@@ -40,7 +40,7 @@ static double cpu_seconds(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* The step that the batch is for: a wait that ends consume milliseconds after it began. */
+/* The step that the batch is for: a wait that ends step_ms milliseconds after it began. */
 static double step(double milliseconds)
 {
     const double begin = now(), end = begin + milliseconds * 1e-3;
@@ -119,7 +119,7 @@ static int take(struct run *run)
     if (run->gpu)
         bench_gpu_step(run->gpu); // put on the stream: only batches and the GPU can make it wait
     else
-        r->step_seconds += step(run->b->consume);
+        r->step_seconds += step(run->b->step_ms);
     r->samples += batch.size;
     r->valid += batch.n_valid;
     r->delivered += batch_bytes(&batch);
@@ -194,7 +194,7 @@ static int open_gpu(struct run *run)
 
     if (b->cfg.device.type != FL_DEVICE_CUDA)
         return 0;
-    if (bench_gpu_open(&run->gpu, b->cfg.device.ordinal, b->consume, why, sizeof(why)))
+    if (bench_gpu_open(&run->gpu, b->cfg.device.ordinal, b->step_ms, why, sizeof(why)))
         return cli_failed("bench", "%s", why);
     run->stream = bench_gpu_stream(run->gpu);
     bench_gpu_info(run->gpu, &run->r->gpu_info);
@@ -227,6 +227,21 @@ static void compare_copy(struct run *run)
         run->r->plain_copy = bench_gpu_copy(run->gpu, (size_t)(s->bytes / (uint64_t)s->items), 1);
 }
 
+/* The drive a moment later, asked for as much at a time as the loader asked for. */
+static void compare_drive(struct run *run)
+{
+    const struct bench *b = run->b;
+    const FlLoaderStats *s = &run->r->stats;
+
+    if (b->compare_drive && s->reads > 0)
+        drive_measure(
+            &run->r->drive, b->ds,
+            &(struct drive_options){ .root = b->info.path,
+                                     .piece = (size_t)(s->bytes_read / (uint64_t)s->reads),
+                                     .threads = s->io_depth,
+                                     .seconds = 1 });
+}
+
 int bench_run(const struct bench *b, struct bench_result *r)
 {
     struct run run = { .b = b, .r = r, .warmup_left = b->warmup };
@@ -252,6 +267,7 @@ int bench_run(const struct bench *b, struct bench_result *r)
     finish(&run);
     fl_loader_close(&run.loader);
     compare_copy(&run);
+    compare_drive(&run);
     bench_gpu_close(&run.gpu);
     if (!err && r->batches == 0)
         return cli_failed("bench", "interrupted before the first batch");

@@ -13,6 +13,7 @@
 
 #include "cli.h"
 #include "commands.h"
+#include "drive.h"
 #include "photos.h"
 
 enum { SIDE = 224, BATCH = 16 };
@@ -32,7 +33,7 @@ struct doctor {
     char scratch[PATH_MAX]; // photos of our own, "" if there are none
     bool opened;            // the dataset: without it there is no page
     struct doctor_host host;
-    struct doctor_drive drive;
+    struct drive drive;
     struct doctor_gpu gpu;
     struct decoding jpeg;
 };
@@ -146,7 +147,8 @@ static int look_at_data(struct doctor *d)
         return cli_last_error("doctor");
     d->opened = true;
     if (d->data)
-        doctor_look_at_drive(&d->drive, ds, d->data, d->seconds);
+        drive_measure(&d->drive, ds,
+                      &(struct drive_options){ .root = d->data, .seconds = d->seconds });
     if (find_pictures(ds, d->jpeg.field)) {
         d->jpeg.one = rate(ds, &d->jpeg, 0, d->seconds);
         d->jpeg.all = rate(ds, &d->jpeg, -1, d->seconds);
@@ -197,7 +199,7 @@ static void print_uring(const struct doctor *d)
 
 static void print_drive(const struct doctor *d)
 {
-    const struct doctor_drive *v = &d->drive;
+    const struct drive *v = &d->drive;
     char a[16];
 
     if (!d->data)

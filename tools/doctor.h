@@ -18,13 +18,6 @@ struct doctor_host {
     int uring_disabled; // kernel.io_uring_disabled, -1: no such setting
 };
 
-struct doctor_drive {
-    bool direct;      // O_DIRECT works on the dataset's files
-    int direct_error; // errno if not
-    int files;        // looked at
-    double rate;      // bytes a second: 128 KiB at random, 32 threads
-};
-
 struct doctor_gpu {
     bool cuda;     // a step of the CUDA runtime worked
     char why[256]; // what it said, if not
@@ -37,10 +30,6 @@ struct doctor_gpu {
 };
 
 void doctor_look_at_host(struct doctor_host *h);
-
-/* Reads for about `seconds`. Leaves files = 0 if there is none to read. */
-void doctor_look_at_drive(struct doctor_drive *d, const FlDataset *ds, const char *root,
-                          double seconds);
 
 void doctor_look_at_gpu(struct doctor_gpu *g, int ordinal);
 

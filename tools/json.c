@@ -30,31 +30,38 @@ static int utf8(const unsigned char *s)
     return 0;
 }
 
-static void text(const char *value)
+static FILE *out(const struct json *j)
 {
-    putchar('"');
+    return j->to ? j->to : stdout;
+}
+
+static void text(const struct json *j, const char *value)
+{
+    FILE *f = out(j);
+
+    fputc('"', f);
     for (const unsigned char *s = (const unsigned char *)value; *s;) {
         const int n = utf8(s);
         if (!n)
-            fputs("\\ufffd", stdout);
+            fputs("\\ufffd", f);
         else if (*s == '"' || *s == '\\')
-            printf("\\%c", *s);
+            fprintf(f, "\\%c", *s);
         else if (*s < 0x20)
-            printf("\\u%04x", *s);
+            fprintf(f, "\\u%04x", *s);
         else
-            fwrite(s, 1, (size_t)n, stdout);
+            fwrite(s, 1, (size_t)n, f);
         s += n ? n : 1;
     }
-    putchar('"');
+    fputc('"', f);
 }
 
 static void begin(struct json *j, const char *key)
 {
     if (j->depth)
-        printf("%s\n%*s", j->filled ? "," : "", 2 * j->depth, "");
+        fprintf(out(j), "%s\n%*s", j->filled ? "," : "", 2 * j->depth, "");
     if (key) {
-        text(key);
-        fputs(": ", stdout);
+        text(j, key);
+        fputs(": ", out(j));
     }
     j->filled = true;
 }
@@ -62,7 +69,7 @@ static void begin(struct json *j, const char *key)
 void json_open(struct json *j, const char *key, char bracket)
 {
     begin(j, key);
-    putchar(bracket);
+    fputc(bracket, out(j));
     j->depth++;
     j->filled = false;
 }
@@ -71,42 +78,42 @@ void json_close(struct json *j, char bracket)
 {
     j->depth--;
     if (j->filled)
-        printf("\n%*s", 2 * j->depth, "");
-    putchar(bracket);
+        fprintf(out(j), "\n%*s", 2 * j->depth, "");
+    fputc(bracket, out(j));
     if (!j->depth)
-        putchar('\n');
+        fputc('\n', out(j));
     j->filled = true;
 }
 
 void json_string(struct json *j, const char *key, const char *value)
 {
     begin(j, key);
-    text(value);
+    text(j, value);
 }
 
 void json_int(struct json *j, const char *key, int64_t value)
 {
     begin(j, key);
-    printf("%" PRId64, value);
+    fprintf(out(j), "%" PRId64, value);
 }
 
 void json_real(struct json *j, const char *key, double value)
 {
     begin(j, key);
     if (isfinite(value))
-        printf("%.6g", value);
+        fprintf(out(j), "%.6g", value);
     else
-        fputs("null", stdout);
+        fputs("null", out(j));
 }
 
 void json_bool(struct json *j, const char *key, bool value)
 {
     begin(j, key);
-    fputs(value ? "true" : "false", stdout);
+    fputs(value ? "true" : "false", out(j));
 }
 
 void json_hex(struct json *j, const char *key, uint64_t value, int digits)
 {
     begin(j, key);
-    printf("\"%0*" PRIx64 "\"", digits, value);
+    fprintf(out(j), "\"%0*" PRIx64 "\"", digits, value);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON to stdout: two spaces a level. Strings come out as valid UTF-8; other bytes become U+FFFD. */
+/* JSON to stdout or to another stream: two spaces a level. Strings come out as valid UTF-8; other bytes become U+FFFD. */
 #ifndef FL_TOOLS_JSON_H
 #define FL_TOOLS_JSON_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct json {
+    FILE *to; // NULL: stdout
     int depth;
     bool filled; // the innermost list or object has an item
 };

@@ -17,9 +17,9 @@ for line in '^dataset .*64 samples' '^batches .*8 x 224 x 224 uint8 NHWC, random
     '^plan ' '^read ' '^decode ' '^[A-Z].* limits: .*\.$'; do
     check "the table has $line" grep -Eq "$line" "$work/table"
 done
-check "no accelerator without --consume" bash -c "! grep -q accelerator $work/table"
+check "no accelerator without --step-ms" bash -c "! grep -q accelerator $work/table"
 
-"$FEEDLINE" bench "$work/shards" --epochs 2 --batch-size 8 --warmup 2 --consume 20 --json --dtype f32 --layout nchw \
+"$FEEDLINE" bench "$work/shards" --epochs 2 --batch-size 8 --warmup 2 --step-ms 20 --json --save "$work/saved" --drive --dtype f32 --layout nchw \
     --size 64 --shuffle none >"$work/json" 2>"$work/err"
 check "JSON run" test $? = 0
 check "the JSON says what happened" python3 - "$work/json" <<'PYTHON'
@@ -34,7 +34,22 @@ assert r["bytes_delivered"] == 14 * 8 * (3 * 64 * 64 * 4 + 8), r["bytes_delivere
 assert r["warmup_left_out"] and r["limiting"] in r["stages"] and r["sentence"].endswith(".")
 assert set(r["stages"]) == {"plan", "read", "decode", "augment", "batch", "device", "consumer"}
 assert r["io"] in ("io_uring", "pread") and r["io_reason"]
+assert r["step_ms"] == 20 and r["drive_bytes_per_second"] > 0 and 0 < r["drive_ratio"] < 1, r
+assert r["cpu_seconds_per_gb_read"] == float("%.6g" % (r["cpu_seconds"] * 1e9 / r["bytes_read"])) or \
+    abs(r["cpu_seconds_per_gb_read"] * r["bytes_read"] * 1e-9 / r["cpu_seconds"] - 1) < 1e-4
 PYTHON
+check "--save writes the same object" cmp "$work/json" "$work/saved"
+
+# Records of one length are read straight into the batch, by whatever way the file system allows.
+mkdir "$work/records" "$work/raw"
+for i in 1 2 3 4 5 6; do head -c 1000000 /dev/urandom >"$work/records/$i.bin"; done
+tar --format=ustar -C "$work/records" -cf "$work/raw/0.tar" 1.bin 2.bin 3.bin 4.bin 5.bin 6.bin
+"$FEEDLINE" bench "$work/raw" --epochs 2 --batch-size 2 --warmup 0 --consume 1 --checksum off --drive >"$work/table" 2>"$work/err"
+check "raw records: $(head -1 "$work/err")" test $? = 0
+for line in '2 x raw records of field "bin"' '^processor time  *[0-9.]+% of one core, [0-9.]+ s for each GB read' \
+    '^the drive alone  *[0-9.]+ [kMG]?B/s: plain reads of .* at random, 64 at once' '^accelerator use '; do
+    check "raw records: the table has $line" grep -Eq "$line" "$work/table"
+done
 
 check "without workers" "$FEEDLINE" bench "$work/shards" --epochs 1 --batch-size 16 --workers 0
 check "cold" bash -c "'$FEEDLINE' bench '$work/shards' --epochs 1 --batch-size 16 --cold | grep -q '^storage  *cold: '"
