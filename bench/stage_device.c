@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device stage alone: its kernels against a device-to-device copy, its copies against a plain pinned copy of
  * the same bytes in the same run, turn by turn.
- * usage: stage_device [batch [side]]     (256 224) */
+ * usage: stage_device [batch [side [FILE.json]]]     (256 224) */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/clock.h"
+#include "bench/figures.h"
 #include "device.h"
 #include "gpu/gpu.h"
 
@@ -20,6 +21,7 @@
 
 static cudaStream_t stream;
 static cudaEvent_t from, to;
+static struct figures figures;
 
 static void must(cudaError_t e, const char *what)
 {
@@ -116,7 +118,9 @@ static void kernels(int64_t batch, int64_t side, int processors)
         must(cudaMemcpy(src + in * (size_t)i, random, in, cudaMemcpyHostToDevice), "copy");
     const double ceiling = device_copy_rate(dst, in * 2 * (size_t)sets);
     printf("device-to-device copy                           %7.0f GB/s read + written\n", ceiling);
+    figures_add(&figures, "device to device GB/s", ceiling);
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        char name[64];
         struct kernel_case k = { .src = src, .dst = dst, .in = in, .sets = sets };
         double us[ROUNDS];
         k.out = in * fl_dtype_bytes(cases[c].dtype);
@@ -137,6 +141,8 @@ static void kernels(int64_t batch, int64_t side, int processors)
         const double t = median(us, ROUNDS), rate = (double)(k.in + k.out) / (t * 1e3);
         printf("normalise to %s %7.1f us  %7.0f GB/s  %.2f of the copy\n", cases[c].name, t, rate,
                rate / ceiling);
+        snprintf(name, sizeof(name), "%s us", cases[c].name);
+        figures_add(&figures, name, t);
     }
     cudaFree(src);
     cudaFree(dst);
@@ -231,6 +237,10 @@ static void copies(int64_t batch, int32_t side)
     printf("device stage, wall clock          %7.2f GB/s  %.3f of the plain copy, %.0f rows/s\n", w,
            w / p, w * 1e9 / ((double)bytes / (double)batch));
     printf("pageable copy                     %7.2f GB/s\n", median(slow, ROUNDS));
+    figures_add(&figures, "plain pinned copy GB/s", p);
+    figures_add(&figures, "device stage to plain copy", b / p);
+    figures_add(&figures, "device stage by the wall clock to plain copy", w / p);
+    figures_add(&figures, "pageable copy GB/s", median(slow, ROUNDS));
     fl_device_close(&dev);
     cudaFree(device);
     cudaFreeHost(pinned);
@@ -244,7 +254,7 @@ int main(int argc, char **argv)
     const int32_t side = argc > 2 ? atoi(argv[2]) : 224;
     int processors = 0;
 
-    if (batch < 1 || side < 1)
+    if (batch < 1 || side < 1 || figures_open(&figures, argc > 3 ? argv[3] : NULL))
         return 2;
     must(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "device 0");
     must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
@@ -252,5 +262,5 @@ int main(int argc, char **argv)
     must(cudaEventCreate(&to), "event");
     kernels(batch, side, processors);
     copies(batch, side);
-    return 0;
+    return figures_close(&figures);
 }

@@ -7,7 +7,8 @@
  *   stage_gpu_jpeg check FILE [N]         decode N random crops on the GPU and on the CPU, compare all
  *   stage_gpu_jpeg damage FILE [N]        decode N damaged pictures (for compute-sanitizer)
  *   stage_gpu_jpeg time FILE [key=value] [-- ...]  images/s and stages: batch, threads, lanes, copy (1: engine,
- *                                         2: kernel), scatter (0, 1), grid, seconds, low (priority), rate
+ *                                         2: kernel), scatter (0, 1), grid, seconds, low (priority), rate;
+ *                                         save=FILE: a list of JSON objects too
  *
  * Crops are RandomResizedCrop(224), as in training. */
 #define _GNU_SOURCE
@@ -588,6 +589,30 @@ static void *feed(void *arg)
     return NULL;
 }
 
+/* The list of runs for a program to read; NULL: nobody asked. */
+static FILE *saved;
+
+static void save_run(const struct options *o, double rate, double cores, double gb, double plan,
+                     double submit, const double ms[FL_GPU_JPEG_STAGES])
+{
+    static const char *const names[FL_GPU_JPEG_STAGES] = { "copy", "prepare", "huffman", "idct",
+                                                           "pixels" };
+    static int n;
+
+    if (!saved)
+        return;
+    fprintf(saved,
+            "%s\n  {\"batch\": %u, \"threads\": %u, \"lanes\": %u, \"copy\": %u, "
+            "\"scatter\": %u, \"grid\": %u, \"low\": %u, \"rate\": %u, "
+            "\"images_per_second\": %.1f, \"cores\": %.3f, \"gb_per_second\": %.3f, "
+            "\"plan_us\": %.3f, \"submit_us\": %.3f",
+            n++ ? "," : "", o->batch, o->threads, o->lanes, o->copy, o->scatter, o->grid, o->low,
+            o->rate, rate, cores, gb, plan, submit);
+    for (int i = 0; ms && i < FL_GPU_JPEG_STAGES; i++)
+        fprintf(saved, ", \"%s_ms\": %.4f", names[i], ms[i]);
+    fputc('}', saved);
+}
+
 static double cpu_seconds(void)
 {
     struct rusage u;
@@ -619,9 +644,13 @@ static void report(const struct options *o, const struct feeder *f, double cpu)
            o->batch, o->threads, o->lanes, o->copy, o->scatter, o->grid, o->low,
            (double)done / seconds, cpu / seconds, (double)bytes / seconds * 1e-9,
            plan / (double)done * 1e-3, submit / (double)done * 1e-3);
+    for (int k = 0; k < FL_GPU_JPEG_STAGES && timed; k++)
+        stages[k] /= timed;
+    save_run(o, (double)done / seconds, cpu / seconds, (double)bytes / seconds * 1e-9,
+             plan / (double)done * 1e-3, submit / (double)done * 1e-3, timed ? stages : NULL);
     if (timed)
-        printf("; ms: copy %.3f prepare %.3f huffman %.3f idct %.3f pixels %.3f", stages[0] / timed,
-               stages[1] / timed, stages[2] / timed, stages[3] / timed, stages[4] / timed);
+        printf("; ms: copy %.3f prepare %.3f huffman %.3f idct %.3f pixels %.3f", stages[0],
+               stages[1], stages[2], stages[3], stages[4]);
     printf("%s\n", flagged ? "; FLAGGED" : "");
     fflush(stdout);
 }
@@ -648,6 +677,8 @@ static int time_it(const char *path, int argc, char **argv)
                 *keys[k].to = v;
         if (eq && !strncmp(argv[i], "seconds", 7))
             o.seconds = atof(eq + 1);
+        if (eq && !strncmp(argv[i], "save=", 5) && !saved && (saved = fopen(eq + 1, "we")))
+            fputc('[', saved);
     }
     if (!set.n)
         set = load(path);
@@ -688,6 +719,10 @@ static int time_all(const char *path, int argc, char **argv)
             rc = time_it(path, i - begin, argv + begin);
             begin = i + 1;
         }
+    if (saved) {
+        fputs("\n]\n", saved);
+        rc |= fclose(saved) != 0;
+    }
     return rc;
 }
 

@@ -62,7 +62,7 @@ static int64_t differs(const FlBatch *host, const FlBatch *device)
 
 static void compare_loaders(FlLoader *host, FlLoader *device)
 {
-    for (int epochs = 0; epochs < 3;) {
+    for (int epochs = 0; epochs < (g_short() ? 1 : 3);) {
         FlBatch a = { 0 }, b = { 0 };
         const int e = fl_loader_next(host, &a, NULL), f = fl_loader_next(device, &b, stream);
         T_EQ(f, e);
@@ -158,7 +158,8 @@ int main(void)
     FlDataset *ds = ms_open(dir);
     T_EQ(fl_shard(ds, sliced, &opt, NULL), 0);
     test_set(sliced, 3);
-    test_set(sliced, 0);
+    if (!g_short())
+        test_set(sliced, 0);
     test_resume(sliced);
 
     t_case("nothing to decode on the GPU");

@@ -200,10 +200,11 @@ int main(void)
 
     g_require();
     make_pictures();
+    const uint32_t many = g_short() ? 60 : 240;
     for (size_t i = 0; i < T_LEN(settings); i++)
-        run(&settings[i], i < 3 ? 240 : 60, false);
-    run(&settings[0], 240, true);
-    run(&settings[1], 240, true);
+        run(&settings[i], i < 3 ? many : 60, false);
+    run(&settings[0], many, true);
+    run(&settings[1], many, true);
     for (size_t i = 0; i < T_LEN(pictures); i++)
         case_free(&pictures[i]);
     return t_done();
