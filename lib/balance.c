@@ -7,7 +7,7 @@
 #include "index/dataset.h"
 
 struct labelled {
-    int64_t value, at; // place among those that take part
+    int64_t value, at; // place in the dataset, or in the subset
 };
 
 static int by_value(const void *a, const void *b)
@@ -16,29 +16,26 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Labels of those that take part, in the order's own sequence. */
+/* Labels of those that take part. */
 static int read_labels(const FlDataset *ds, const struct fl_order_cfg *cfg, int32_t field,
                        struct labelled *labels, int64_t *n)
 {
-    struct fl_order_cfg plain = *cfg;
-    struct fl_order o;
+    const struct fl_index *ix = fl_dataset_index(ds);
+    const int64_t all = cfg->subset ? cfg->n_subset : cfg->n;
+    int err = 0;
 
-    plain.shuffle = FL_SHUFFLE_NONE;
-    plain.weights = NULL;
-    plain.length = 0;
-    int err = fl_order_init(&o, &plain);
-    if (err)
-        return err;
-    *n = o.n;
-    for (int64_t i = 0; i < o.n && !err; i++) {
-        const int64_t id = fl_order_at(&o, 0, i);
-        labels[i].at = i;
-        err = fl_index_int(fl_dataset_index(ds), field, id, &labels[i].value);
+    *n = 0;
+    for (int64_t i = 0; i < all && !err; i++) {
+        const int64_t id = cfg->subset ? cfg->subset[i] : i;
+        if (fl_order_excludes(cfg->exclude, cfg->n_exclude, id))
+            continue;
+        labels[*n].at = i;
+        err = fl_index_int(ix, field, id, &labels[*n].value);
         if (err == FL_ERR(ENOENT))
             err = fl_err(err, FL_STAGE_PLAN, "sample %lld has no field \"%s\" to balance by",
-                         (long long)id, fl_index_field(fl_dataset_index(ds), field)->name);
+                         (long long)id, fl_index_field(ix, field)->name);
+        *n += !err;
     }
-    fl_order_fini(&o);
     return err;
 }
 
@@ -68,7 +65,7 @@ int fl_balance_weights(const FlDataset *ds, const struct fl_order_cfg *cfg, cons
         return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN, "balance: field \"%s\" does not hold integers",
                       field);
     struct labelled *labels = malloc((size_t)(room + 1) * sizeof(*labels));
-    *weights = malloc((size_t)(room + 1) * sizeof(**weights));
+    *weights = calloc((size_t)room + 1, sizeof(**weights)); // of what is excluded: 0
     int err = labels && *weights
                   ? read_labels(ds, cfg, i, labels, &n)
                   : fl_err(FL_ERR(ENOMEM), FL_STAGE_PLAN, "no memory to balance by \"%s\"", field);

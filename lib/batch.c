@@ -83,10 +83,50 @@ static void carve_all(struct fl_pool *p, struct carve *c)
         carve_output(p->settings, &p->outputs[i], c);
 }
 
+void fl_bad_free(struct fl_bad **list)
+{
+    for (struct fl_bad *b = *list, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    *list = NULL;
+}
+
+void fl_bad_move(struct fl_bad **to, struct fl_bad **from)
+{
+    while (*to)
+        to = &(*to)->next;
+    *to = *from;
+    *from = NULL;
+}
+
+void fl_pool_note_bad(struct fl_pool *p, const struct fl_sample *s)
+{
+    struct fl_bad *b = p->settings->reports ? malloc(sizeof(*b)) : NULL;
+
+    if (!b)
+        return;
+    *b = (struct fl_bad){ .err = s->err,
+                          .epoch = s->epoch,
+                          .id = s->id,
+                          .part = s->part,
+                          .row = s->row,
+                          .attempt = s->attempt,
+                          .column = s->err_column };
+    pthread_mutex_lock(&p->lock);
+    b->next = s->slot->out.bad_rows;
+    s->slot->out.bad_rows = b;
+    pthread_mutex_unlock(&p->lock);
+}
+
 static void pool_free(struct fl_pool *p)
 {
     if (p->close_device)
         p->close_device(p);
+    for (unsigned i = 0; p->slots && i < p->n_slots; i++)
+        fl_bad_free(&p->slots[i].out.bad_rows);
+    for (unsigned i = 0; p->outputs && i < p->n_outputs; i++)
+        fl_bad_free(&p->outputs[i].bad_rows);
     if (!p->poisoned) {
         fl_slab_close(&p->columns);
         fl_slab_close(&p->rest);
@@ -174,6 +214,7 @@ static void reset_slot(const struct fl_pool *p, struct fl_slot *s, int64_t seq,
     out->seq = seq;
     out->plan = *plan;
     out->err.code = 0;
+    fl_bad_free(&out->bad_rows); // of a batch that a seek dropped
     memset(out->valid, 0, rows);
     memset(s->row_errors, 0, rows);
     for (int64_t i = plan->samples; i < plan->rows; i++)

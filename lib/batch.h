@@ -33,6 +33,16 @@ enum fl_slot_state {
     FL_SLOT_HELD,    // by the consumer
 };
 
+/* A sample that failed, kept until its batch is handed out: for the report. */
+struct fl_bad {
+    struct fl_bad *next;
+    FlError err;
+    int64_t epoch, id;
+    unsigned part;
+    uint32_t row, attempt; // attempt 0: the row's own sample, else a stand-in
+    int column;            // whose field it was, -1: unknown
+};
+
 /* What a consumer gets to see; of a host slot or of a device slot. */
 struct fl_output {
     enum fl_slot_state state; // device slots: FREE, READY, HELD
@@ -46,7 +56,8 @@ struct fl_output {
     int64_t *offsets[FL_MAX_COLUMNS]; // FL_COLUMN_BYTES: {rows + 1}
     void *columns[FL_MAX_COLUMNS];    // host or device memory
     const uint8_t *device_valid;
-    FlError err; // of the first row that failed, in row order; code 0: none
+    FlError err;             // of the first row that failed, in row order; code 0: none
+    struct fl_bad *bad_rows; // with cfg.bad_report: all that failed, in no order; malloced
     /* When the last row was read, decoded, and the batch ready, fl_now_ns() scale. */
     int64_t read_at, decoded_at, ready_at;
     unsigned index;
@@ -106,6 +117,13 @@ uint8_t *fl_slot_row(const struct fl_pool *p, const struct fl_slot *s, unsigned 
  * fl_slot_finish(). Any thread. */
 bool fl_batch_row_done(struct fl_sample *s);
 bool fl_slot_planned(struct fl_slot *s);
+
+/* With cfg.bad_report: put a failure down, s->err described. Any thread that has the row. Without memory it is
+ * missing in the report. */
+void fl_pool_note_bad(struct fl_pool *p, const struct fl_sample *s);
+
+void fl_bad_free(struct fl_bad **list);
+void fl_bad_move(struct fl_bad **to, struct fl_bad **from); // *to keeps what it has
 
 /* Collate: holes zeroed, values of variable length moved together, the first error picked. Sets nothing
  * but the slot's own fields; the caller then changes its state. */

@@ -73,6 +73,25 @@ int fl_config_bytes(FlConfig *cfg, const char *field, int64_t max_bytes)
     return i;
 }
 
+void fl_config_evaluation(FlConfig *cfg)
+{
+    cfg->shuffle = FL_SHUFFLE_NONE;
+    cfg->tail = FL_TAIL_PARTIAL;
+    cfg->weights = NULL;
+    cfg->balance[0] = 0;
+    cfg->epoch_samples = 0;
+    cfg->bad_sample = FL_BAD_RAISE;
+    for (int32_t i = 0; i < cfg->n_columns; i++) {
+        FlImage *im = &cfg->columns[i].image;
+        if (cfg->columns[i].kind != FL_COLUMN_IMAGE)
+            continue;
+        if (im->crop == FL_CROP_RANDOM_RESIZED)
+            im->crop = FL_CROP_CENTER;
+        im->flip = 0;
+        im->exact = FL_ON;
+    }
+}
+
 static int env_number(const char *name, long long *value)
 {
     const char *text = getenv(name);

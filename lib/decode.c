@@ -85,8 +85,10 @@ void fl_decode_sample(struct fl_decode *d, struct fl_sample *s, uint8_t *const r
         const struct fl_column *c = &d->settings->columns[i];
         if (s->on_gpu & 1u << i)
             continue;
-        if (decode_column(d, c, s, rows[i], lengths[i]) && s->fields[i].read >= 0 &&
-            s->err.offset == UINT64_MAX)
+        if (!decode_column(d, c, s, rows[i], lengths[i]))
+            continue;
+        s->err_column = (int)i;
+        if (s->fields[i].read >= 0 && s->err.offset == UINT64_MAX)
             s->err.offset = s->fields[i].span.offset;
     }
 }

@@ -104,6 +104,7 @@ static struct fl_state current(FlLoader *l)
                            .world = (uint32_t)p->plan.world,
                            .batch = (uint32_t)p->plan.batch };
 
+    st.exclude = fl_sequence_exclusions(&p->sequence, &st.n_excluded);
     pthread_mutex_lock(&p->pool->lock);
     st.position = fl_plan_position(&p->plan, &p->next, &st.epoch);
     if (st.epoch == p->next.epoch) {

@@ -26,20 +26,25 @@ static int copy_exclude(struct fl_order *o, const struct fl_order_cfg *cfg)
     return 0;
 }
 
-static bool excluded(const struct fl_order *o, int64_t sample)
+bool fl_order_excludes(const int64_t *exclude, int64_t n, int64_t sample)
 {
-    int64_t low = 0, high = o->cfg.n_exclude;
+    int64_t low = 0, high = n;
 
     while (low < high) {
         const int64_t mid = low + (high - low) / 2;
-        if (o->exclude[mid] == sample)
+        if (exclude[mid] == sample)
             return true;
-        if (o->exclude[mid] < sample)
+        if (exclude[mid] < sample)
             low = mid + 1;
         else
             high = mid;
     }
     return false;
+}
+
+static bool excluded(const struct fl_order *o, int64_t sample)
+{
+    return fl_order_excludes(o->exclude, o->cfg.n_exclude, sample);
 }
 
 /* The subset without what is excluded. */
@@ -63,6 +68,19 @@ static int copy_subset(struct fl_order *o, const struct fl_order_cfg *cfg)
     return 0;
 }
 
+/* Weights of those that take part, in new memory; NULL without memory. */
+static double *own_weights(const struct fl_order *o, const struct fl_order_cfg *cfg)
+{
+    const int64_t n = cfg->subset ? cfg->n_subset : cfg->n;
+    double *own = malloc((size_t)o->members * sizeof(*own));
+    int64_t k = 0;
+
+    for (int64_t i = 0; own && i < n; i++)
+        if (!excluded(o, cfg->subset ? cfg->subset[i] : i))
+            own[k++] = cfg->weights[i];
+    return own;
+}
+
 static int init_weights(struct fl_order *o, const struct fl_order_cfg *cfg)
 {
     if (cfg->shuffle != FL_SHUFFLE_GLOBAL)
@@ -72,8 +90,14 @@ static int init_weights(struct fl_order *o, const struct fl_order_cfg *cfg)
         return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN, "epoch_samples is negative");
     if (cfg->length)
         o->n = cfg->length;
-    o->weights_hash = fl_hash64(cfg->weights, (size_t)o->members * sizeof(*cfg->weights), 2);
-    return fl_alias_init(&o->alias, cfg->weights, o->members);
+    double *own = own_weights(o, cfg);
+    if (!own)
+        return fl_err(FL_ERR(ENOMEM), FL_STAGE_PLAN, "no memory for %lld weights",
+                      (long long)o->members);
+    o->weights_hash = fl_hash64(own, (size_t)o->members * sizeof(*own), 2);
+    const int err = fl_alias_init(&o->alias, own, o->members);
+    free(own);
+    return err;
 }
 
 static int init_perms(struct fl_order *o)
@@ -212,6 +236,13 @@ int64_t fl_order_at(struct fl_order *o, int64_t epoch, int64_t position)
     if (o->subset)
         return o->subset[k];
     return o->cfg.n_exclude ? select_sample(o, k) : k;
+}
+
+uint64_t fl_order_exclusions(const struct fl_order *o)
+{
+    return o->cfg.n_exclude
+               ? fl_hash64(o->exclude, (size_t)o->cfg.n_exclude * sizeof(*o->exclude), 3)
+               : 0;
 }
 
 uint64_t fl_order_fingerprint(const struct fl_order *o)

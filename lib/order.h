@@ -4,6 +4,7 @@
 #ifndef FL_ORDER_H
 #define FL_ORDER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <feedline/config.h>
@@ -19,10 +20,12 @@ struct fl_order_cfg {
     int64_t n_exclude;
     const int64_t *subset; // samples that take part, in this order and as often as they stand here;
     int64_t n_subset;      // NULL: all of them. Copied
-    const double *weights; // NULL, or one for each that takes part: drawn with replacement
-    int64_t length;        // weights: positions of an epoch; 0: as many as take part
-    int64_t block;         // FL_SHUFFLE_BLOCK: samples of a block
-    int64_t window;        // FL_SHUFFLE_BLOCK: blocks shuffled together
+    const double
+        *weights; // NULL, or one for each sample (each place of the subset, if there is one); those
+                  // of excluded samples do not count. Drawn with replacement
+    int64_t length; // weights: positions of an epoch; 0: as many as take part
+    int64_t block;  // FL_SHUFFLE_BLOCK: samples of a block
+    int64_t window; // FL_SHUFFLE_BLOCK: blocks shuffled together
 };
 
 /* Not for several threads at once: it keeps the keys of the epochs and windows asked for last. */
@@ -47,7 +50,11 @@ void fl_order_fini(struct fl_order *o);
 /* Sample at a position, 0 <= position < o->n. */
 int64_t fl_order_at(struct fl_order *o, int64_t epoch, int64_t position);
 
-/* Hash of everything that decides the order but the seed. */
+/* Does an ascending list of n samples hold this one? */
+bool fl_order_excludes(const int64_t *exclude, int64_t n, int64_t sample);
+
+/* Hash of everything that decides the order but the seed; of the exclusion list alone, 0 without one. */
 uint64_t fl_order_fingerprint(const struct fl_order *o);
+uint64_t fl_order_exclusions(const struct fl_order *o);
 
 #endif

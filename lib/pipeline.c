@@ -10,15 +10,47 @@
 #include "base/err.h"
 #include "balance.h"
 #include "base/thread.h"
+#include "index/badlist.h"
 #include "index/dataset.h"
 #include "jpeg/decode.h"
 
+/* Two ascending lists of samples become one. */
+static int join(struct fl_bad_ids *list, const int64_t *more, int64_t n)
+{
+    struct fl_bad_ids out = { .ids = malloc((size_t)(list->n + n) * sizeof(int64_t) + 1) };
+    int64_t a = 0, b = 0;
+
+    if (!out.ids)
+        return fl_err(FL_ERR(ENOMEM), FL_STAGE_PLAN, "no memory for the exclusion list");
+    while (a < list->n || b < n) {
+        const bool first = b == n || (a < list->n && list->ids[a] <= more[b]);
+        b += first && b < n && list->ids[a] == more[b];
+        out.ids[out.n++] = first ? list->ids[a++] : more[b++];
+    }
+    free(list->ids);
+    *list = out;
+    return 0;
+}
+
+/* The samples that exclude_file names, by part. */
+static int read_exclusions(const struct fl_settings *s, struct fl_bad_ids ids[FL_MIXTURE_PARTS])
+{
+    const FlDataset *sets[FL_MIXTURE_PARTS];
+
+    if (!s->cfg.exclude_file)
+        return 0;
+    for (unsigned k = 0; k < s->n_parts; k++)
+        sets[k] = s->parts[k].ds;
+    return fl_bad_list_read(s->cfg.exclude_file, sets, s->n_parts, ids);
+}
+
 /* The order of one part, with the weights of a balanced draw made from the labels. */
 static int part_order(const struct fl_settings *s, const struct fl_part *part,
-                      struct fl_order_cfg *cfg, double **balanced)
+                      struct fl_bad_ids *excluded, struct fl_order_cfg *cfg, double **balanced)
 {
     const FlConfig *c = &s->cfg;
     const bool alone = s->n_parts == 1;
+    int err = 0;
 
     *cfg =
         (struct fl_order_cfg){ .shuffle = c->shuffle,
@@ -31,29 +63,46 @@ static int part_order(const struct fl_settings *s, const struct fl_part *part,
                                .length = alone ? c->epoch_samples : 0,
                                .block = s->block,
                                .window = c->window };
+    if (excluded->n) {
+        if (cfg->n_exclude && (err = join(excluded, cfg->exclude, cfg->n_exclude)))
+            return err;
+        cfg->exclude = excluded->ids;
+        cfg->n_exclude = excluded->n;
+    }
     if (!c->balance[0])
         return 0;
-    const int err = fl_balance_weights(part->ds, cfg, c->balance, balanced);
+    err = fl_balance_weights(part->ds, cfg, c->balance, balanced);
     cfg->weights = *balanced;
     return err;
 }
 
-static int open_order(struct fl_pipeline *p)
+static int open_sequence(struct fl_pipeline *p)
 {
     const struct fl_settings *s = p->settings;
     const FlConfig *c = &s->cfg;
     struct fl_order_cfg orders[FL_MIXTURE_PARTS];
+    struct fl_bad_ids excluded[FL_MIXTURE_PARTS] = { { 0 } };
     double weights[FL_MIXTURE_PARTS], *balanced = NULL; // balance: one part only
-    int err = 0;
+    int err = read_exclusions(s, excluded);
 
     for (unsigned k = 0; k < s->n_parts && !err; k++) {
         weights[k] = s->parts[k].cfg.weight;
-        err = part_order(s, &s->parts[k], &orders[k], &balanced);
+        err = part_order(s, &s->parts[k], &excluded[k], &orders[k], &balanced);
     }
     if (!err)
         err =
             fl_sequence_init(&p->sequence, s->n_parts, orders, weights, c->epoch_samples, c->seed);
     free(balanced);
+    for (unsigned k = 0; k < s->n_parts; k++)
+        free(excluded[k].ids);
+    return err;
+}
+
+static int open_order(struct fl_pipeline *p)
+{
+    const FlConfig *c = &p->settings->cfg;
+    const int err = open_sequence(p);
+
     if (err)
         return err;
     p->plan = (struct fl_plan){ .n = p->sequence.n,
@@ -160,7 +209,8 @@ int fl_pipeline_open(struct fl_pipeline *p, const struct fl_settings *settings)
     for (unsigned k = 0; k < p->settings->n_parts; k++)
         fl_dataset_retain(p->settings->parts[k].ds);
     p->n_workers = p->settings->n_workers;
-    if ((err = open_order(p)) || (err = open_workers(p)) || (err = open_read(p)) ||
+    if ((err = open_order(p)) || (err = fl_report_open(&p->report, p->settings, &p->log)) ||
+        (err = open_workers(p)) || (err = open_read(p)) ||
         (p->settings->cfg.device.type != FL_DEVICE_CPU && (err = fl_upload_open(p))))
         goto fail;
     p->pool->room = (void (*)(void *))fl_read_wake;
@@ -217,6 +267,7 @@ void fl_pipeline_close(struct fl_pipeline *p)
     for (unsigned i = 0; p->workers && i < (p->n_workers ? p->n_workers : 1); i++)
         fl_decode_close(&p->workers[i].decode);
     free(p->workers);
+    fl_report_close(&p->report);
     fl_sequence_fini(&p->sequence);
     fl_queue_fini(&p->queue);
     for (unsigned k = 0; p->settings && k < p->settings->n_parts; k++)

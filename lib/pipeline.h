@@ -27,6 +27,7 @@
 #include "queue.h"
 #include "request.h"
 #include "read.h"
+#include "report.h"
 #include "sequence.h"
 #include "settings.h"
 
@@ -62,6 +63,10 @@ struct fl_pipeline {
     pthread_t feeder, device_thread;
     bool feeder_started, device_started;
     _Atomic bool stop;
+
+    struct fl_report report; // the consumer's own
+    struct fl_bad *handed;   // bad samples of the batch that it is being given
+    bool handed_raised;      // which is not handed out for their sake
 
     /* the feeder's own */
     struct fl_sequence sequence;

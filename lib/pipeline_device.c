@@ -120,8 +120,7 @@ int fl_upload_open(struct fl_pipeline *p)
 }
 
 /* What the consumer is told of a batch stays on the host. */
-static void copy_notes(const struct fl_settings *s, struct fl_output *to,
-                       const struct fl_output *from)
+static void copy_notes(const struct fl_settings *s, struct fl_output *to, struct fl_output *from)
 {
     const size_t rows = (size_t)from->plan.rows;
 
@@ -130,6 +129,7 @@ static void copy_notes(const struct fl_settings *s, struct fl_output *to,
     to->bad = from->bad;
     to->replaced = from->replaced;
     to->err = from->err;
+    fl_bad_move(&to->bad_rows, &from->bad_rows);
     to->read_at = from->read_at;
     to->decoded_at = from->decoded_at;
     memcpy(to->ids, from->ids, rows * sizeof(*to->ids));
@@ -220,6 +220,7 @@ static int begin_trip(struct fl_pipeline *p, struct trip *t)
 {
     t->slot->out.state = FL_SLOT_COPYING;
     t->out->state = FL_SLOT_FILLING;
+    fl_bad_free(&t->out->bad_rows); // of a batch that a seek dropped
     p->upload_seq++;
     pthread_mutex_unlock(&p->pool->lock);
     const int64_t t0 = fl_now_ns();

@@ -197,8 +197,10 @@ void fl_gpu_decode_prepare(struct fl_pipeline *p, struct fl_sample *s)
         if (!gc->decoder || !f->present || !f->sliced || c->cfg.image.tolerate)
             continue;
         if (c->from[s->part].checksums &&
-            fl_slice_check_groups(&f->table, &f->range, s->reads[f->read].data, &s->err))
+            fl_slice_check_groups(&f->table, &f->range, s->reads[f->read].data, &s->err)) {
+            s->err_column = (int)i;
             return;
+        }
         if (read_header(f, &gc->headers[s->slot->out.index * g->rows + s->row]))
             s->on_gpu |= 1u << i;
     }
@@ -317,6 +319,7 @@ static bool settle_row(struct fl_pipeline *p, struct fl_slot *slot, int64_t row,
         return true;
     fl_request_describe(p->settings, s);
     fl_meter_add(&p->bad, 1);
+    fl_pool_note_bad(p->pool, s);
     slot->out.valid[row] = 0;
     slot->out.bad++;
     if (!slot->out.err.code)

@@ -200,7 +200,11 @@ static int take_next(struct fl_pipeline *p, FlBatch *batch, void *stream, int64_
         return err; // still ready: the caller may come again with another stream
     p->next = c;
     p->want++;
-    if ((err = judge(p, out))) {
+    err = judge(p, out);
+    p->handed = out->bad_rows;
+    p->handed_raised = err != 0;
+    out->bad_rows = NULL;
+    if (err) {
         if (out->device && !out->err.code)
             fl_device_release(p->device, out->index, stream);
         recycle(p, out);
@@ -216,6 +220,15 @@ static int take_next(struct fl_pipeline *p, FlBatch *batch, void *stream, int64_
     return 0;
 }
 
+/* Bad samples of the batch just taken, into the report. The lock is not held; the error slot stays. */
+static void report(struct fl_pipeline *p, const FlBatch *batch)
+{
+    const FlError before = *fl_last_error();
+
+    fl_report_batch(&p->report, &p->handed, p->handed_raised ? NULL : batch);
+    fl_err_raise(&before);
+}
+
 int fl_pipeline_next(struct fl_pipeline *p, FlBatch *batch, void *stream, int64_t deadline)
 {
     pthread_mutex_lock(&p->pool->lock);
@@ -224,6 +237,8 @@ int fl_pipeline_next(struct fl_pipeline *p, FlBatch *batch, void *stream, int64_
     if (--p->inside == 0)
         pthread_cond_broadcast(&p->pool->ready); // fl_pipeline_close() may wait for it
     pthread_mutex_unlock(&p->pool->lock);
+    if (p->handed)
+        report(p, batch);
     return err;
 }
 

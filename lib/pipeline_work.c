@@ -58,6 +58,7 @@ void fl_work_sample(struct fl_worker *w, struct fl_sample *s)
     if (s->err.code) {
         fl_request_describe(p->settings, s);
         fl_meter_add(&p->bad, 1);
+        fl_pool_note_bad(p->pool, s);
         fl_log(&p->log, FL_LOG_DEBUG, "bad sample: %s", s->err.message);
         if (replace(p, s))
             return;

@@ -42,6 +42,9 @@ void fl_read_fail(struct fl_read *r, struct fl_read_req *req, int code, uint64_t
     fl_err_at(&s->err, path, offset);
     s->err.sample = s->id;
     s->err.position = s->position;
+    for (unsigned i = 0; i < s->n_fields; i++)
+        if (s->fields[i].read == (int)(req - s->reads))
+            s->err_column = (int)i;
 }
 
 static void undo_begin(struct fl_read *r, struct fl_read_undo *u)

@@ -163,9 +163,11 @@ void fl_request_sample(const struct fl_settings *settings, struct fl_sample *s,
 
     s->n_reads = 0;
     s->err.code = 0;
+    s->err_column = -1;
     for (unsigned i = 0; i < settings->n_columns; i++)
         if (lookup_field(settings, ix, &settings->columns[i], s, rows[i])) {
             s->err = *fl_last_error();
+            s->err_column = (int)i;
             s->n_reads = 0;
             return;
         }

@@ -78,7 +78,8 @@ struct fl_sample {
     unsigned n_fields;
     struct fl_sample_field *fields; // one for each column
 
-    FlError err; // err.code 0: good so far
+    FlError err;    // err.code 0: good so far
+    int err_column; // whose field err is about, -1: of no one column
 };
 
 #endif

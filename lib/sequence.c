@@ -62,3 +62,17 @@ uint64_t fl_sequence_fingerprint(const struct fl_sequence *s)
     }
     return h;
 }
+
+uint64_t fl_sequence_exclusions(const struct fl_sequence *s, int64_t *n)
+{
+    uint64_t h = 0;
+
+    *n = 0;
+    for (unsigned i = 0; i < s->n_parts; i++) {
+        const uint64_t part[] = { i, fl_order_exclusions(&s->orders[i]) };
+        if (part[1])
+            h = fl_hash64(part, sizeof(part), h);
+        *n += s->orders[i].cfg.n_exclude;
+    }
+    return h;
+}

@@ -30,4 +30,7 @@ struct fl_sequence_place fl_sequence_at(struct fl_sequence *s, int64_t epoch, in
 /* Hash of everything that decides the sequence but the seed. */
 uint64_t fl_sequence_fingerprint(const struct fl_sequence *s);
 
+/* Hash and number of the samples that are excluded; 0 and 0 if there are none. */
+uint64_t fl_sequence_exclusions(const struct fl_sequence *s, int64_t *n);
+
 #endif

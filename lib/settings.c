@@ -385,6 +385,7 @@ int fl_settings_resolve(struct fl_settings *s, const FlPart *parts, int32_t n_pa
                        cfg ? cfg->struct_size : (size_t)0);
     s->cfg = *cfg;
     s->numa_node = -1;
+    s->reports = cfg->bad_report != NULL;
     if ((err = resolve_parts(s, parts, n_parts)) || (err = resolve_order(s)))
         return err;
     resolve_limits(&s->cfg);

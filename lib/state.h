@@ -16,12 +16,15 @@ struct fl_state {
         position;      // positions of the epoch that are behind the consumer, all ranks together
     int64_t bad, seen; // of this rank in the epoch so far
     uint32_t world, batch; // of the run that saved it; they may differ on restore
+    /* since version 2 */
+    uint64_t exclude;   // of the excluded samples alone; `order` covers them too
+    int64_t n_excluded; // -1: not known, the state is of version 1
 };
 
 /* Bytes written, or FL_ERR(E2BIG). */
 int fl_state_pack(const struct fl_state *st, void *buf, size_t size);
 
-/* 0; FL_ERR(EBADMSG): no state, damaged, or of a newer version; with a sentence. */
+/* Takes version 1 too. 0; FL_ERR(EBADMSG): no state, damaged, or of a newer version; with a sentence. */
 int fl_state_unpack(struct fl_state *st, const void *buf, size_t size);
 
 /* 0, or FL_ERR(EINVAL) with a sentence that names what differs. */

@@ -46,7 +46,7 @@ struct wishes {
     int64_t batch_size, epochs, photos;
     int32_t size;
     int shuffle, io, direct, checksum, decode, dtype, layout, crop, bad;
-    bool exact, no_slice, no_flip, verbose;
+    bool exact, evaluation, no_slice, no_flip, verbose;
     const char *device, *field;
     struct cli_bar bar;
     char scratch[PATH_MAX]; // folder of the synthetic dataset, "" if there is none
@@ -113,8 +113,16 @@ static int parse(struct bench *b, struct wishes *w, int argc, char **argv, const
         CLI_OPTION("layout", CLI_CHOICE, &w->layout, "(nhwc)", .choices = layouts),
         CLI_OPTION("shuffle", CLI_CHOICE, &w->shuffle, "(global)", .choices = shuffles),
         CLI_OPTION("seed", CLI_SEED, &b->cfg.seed, "of shuffle, crops and flips (0)"),
+        CLI_OPTION("evaluation", CLI_FLAG, &w->evaluation,
+                   "as for evaluation: in order, centre crop, exact, bad samples are errors"),
+        CLI_OPTION(NULL, CLI_LABEL, NULL, "Bad samples:"),
         CLI_OPTION("bad", CLI_CHOICE, &w->bad, "samples that cannot be decoded (raise)",
                    .choices = bads),
+        CLI_OPTION("exclude", CLI_STRING, &b->cfg.exclude_file,
+                   "leave out the samples of a list that --bad-report or verify wrote",
+                   .arg = "FILE"),
+        CLI_OPTION("bad-report", CLI_STRING, &b->cfg.bad_report,
+                   "append a line of JSON for each bad sample", .arg = "FILE"),
         CLI_OPTION(NULL, CLI_LABEL, NULL, "Resources:"),
         CLI_OPTION("workers", CLI_INT, &b->cfg.n_workers,
                    "decoding threads; 0: the caller's; -1: all processors (-1)", .min = -1,
@@ -282,6 +290,8 @@ static int add_columns(struct bench *b, const struct wishes *w)
         err = fl_config_bytes(&b->cfg, b->field, 0);
     if (err >= 0 && label)
         err = fl_config_label(&b->cfg, "cls");
+    if (err >= 0 && w->evaluation)
+        fl_config_evaluation(&b->cfg);
     return err < 0 ? cli_last_error("bench") : 0;
 }
 

@@ -200,6 +200,8 @@ static void print_figures(const struct bench *b, const struct bench_result *r)
         printf("%-22s %.1f%%   steps of %.1f ms\n", "accelerator use", 100 * utilisation(r),
                b->step_ms);
     print_gpu(b, r);
+    if (r->stats.bad_samples)
+        printf("%-22s %s\n", "bad samples", cli_count(a, r->stats.bad_samples));
     if (r->samples != r->valid)
         printf("%-22s %s\n", "holes", cli_count(a, r->samples - r->valid));
     printf("%-22s %.2f s, %" PRId64 " batches, %s samples; %s\n\n", "measured", r->seconds,
@@ -267,6 +269,7 @@ static void json_figures(struct json *j, const struct bench *b, const struct ben
     json_real(j, "seconds", r->seconds);
     json_int(j, "samples", r->samples);
     json_int(j, "valid", r->valid);
+    json_int(j, "bad_samples", r->stats.bad_samples);
     json_int(j, "batches", r->batches);
     json_int(j, "epochs", r->epochs);
     json_real(j, "samples_per_second", per_second((double)r->samples, r));

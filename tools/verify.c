@@ -35,12 +35,12 @@ static void print_finding(void *cookie, int64_t sample, const char *text)
     json_close(v->json, '}');
 }
 
-static void print_result(const FlVerifyResult *r, const char *path, bool decode)
+static void print_result(const FlVerifyResult *r, const char *path, const FlVerifyOptions *how)
 {
     char samples[32], bytes[16], bad[32], unchecked[32];
 
     printf("%s: %s samples, %s read%s, ", path, cli_count(samples, r->samples),
-           cli_bytes(bytes, (double)r->bytes), decode ? " and decoded" : "");
+           cli_bytes(bytes, (double)r->bytes), how->decode ? " and decoded" : "");
     if (r->bad || r->structure)
         printf("%s bad samples, %s other findings", cli_count(bad, r->bad),
                cli_count(samples, r->structure));
@@ -49,6 +49,9 @@ static void print_result(const FlVerifyResult *r, const char *path, bool decode)
     if (r->unchecked)
         printf("; %s fields have no checksum", cli_count(unchecked, r->unchecked));
     printf("\n");
+    if (how->quarantine && r->bad)
+        printf("%s: %s to leave out, as exclude_file of a loader\n", how->quarantine,
+               cli_count(bad, r->bad));
 }
 
 static void json_result(struct json *j, const FlVerifyResult *r)
@@ -84,7 +87,7 @@ static int verify(const char *path, const FlDatasetOptions *opt, FlVerifyOptions
     if (v->json)
         json_result(v->json, &r);
     else
-        print_result(&r, path, how->decode);
+        print_result(&r, path, how);
     return r.bad || r.structure;
 }
 
@@ -101,6 +104,8 @@ int command_verify(int argc, char **argv)
                    "dataset that this one was sharded from: compare fields, and pixels",
                    .arg = "SRC"),
         CLI_OPTION("decode", CLI_FLAG, &how.decode, "decode every picture too"),
+        CLI_OPTION("quarantine", CLI_STRING, &how.quarantine,
+                   "write a list of the bad samples, for loaders to leave out", .arg = "FILE"),
         CLI_OPTION("threads", CLI_INT, &how.n_threads, "default: as many as the process may use",
                    .max = 1024),
         CLI_OPTION("index", CLI_STRING, &opt.index_path, "use this index file", .arg = "FILE"),

@@ -116,7 +116,7 @@ typedef struct FlConfig {
     int64_t window;      ///< FL_SHUFFLE_BLOCK: blocks shuffled together; 0: 64
     const int64_t *subset; ///< samples that take part, in this order and as often as they stand here (repeat factors); NULL: all; read at open only
     int64_t n_subset;
-    const double *weights; ///< one for each sample that takes part: drawn with replacement, needs FL_SHUFFLE_GLOBAL; read at open only
+    const double *weights; ///< one for each sample of the dataset, or of `subset` if there is one; those of excluded samples do not count. Drawn with replacement, needs FL_SHUFFLE_GLOBAL; read at open only
     int64_t epoch_samples; ///< with weights or balance: positions of an epoch; 0: as many as take part
     char balance[64];      ///< name of an integer field: every value of it is drawn equally often (weights are then made from it); "": no
 
@@ -142,6 +142,8 @@ typedef struct FlConfig {
     double max_bad_rate;    ///< likewise as a share of the samples seen, after the first 1,000; 0: no limit
     const int64_t *exclude; ///< samples left out of the order, ascending; read at open only; part of the fingerprint
     int64_t n_exclude;
+    const char *exclude_file; ///< a list of bad samples (docs/order.md) to leave out too: what `bad_report` or `feedline verify --quarantine` wrote; NULL: none; read at open only
+    const char *bad_report; ///< file to append a line of JSON to for each bad sample of the batches handed out; NULL: none. Several ranks may share it
 
     /* limits, checked before anything is allocated */
     int64_t max_pixels;     ///< width x height of a picture; 0: 178,956,970
@@ -176,6 +178,17 @@ FL_API int fl_config_image(FlConfig *cfg, const char *field, const FlImage *imag
 FL_API int fl_config_label(FlConfig *cfg, const char *field);
 FL_API int fl_config_raw(FlConfig *cfg, const char *field, FlDtype dtype, int32_t ndim, const int64_t *shape);
 FL_API int fl_config_bytes(FlConfig *cfg, const char *field, int64_t max_bytes);
+
+/**
+ * Turn the settings of a training loader into those of its evaluation. Call it when all columns are there.
+ *
+ * Every sample that takes part comes exactly once, over all ranks together, in the dataset's order (shuffle none, tail
+ * partial, no weights, no balance); pictures are cropped at the centre where they were cropped at random, never
+ * flipped, and decoded at full scale; a bad sample is an error. Subset, exclusions, rank, sizes and resources stay.
+ * The last batches of the ranks may differ by one in number: where all ranks have to make the same number of
+ * steps, set tail = FL_TAIL_PAD afterwards and leave out the rows with valid = 0.
+ */
+FL_API void fl_config_evaluation(FlConfig *cfg);
 
 /**
  * Take rank and world size from the launcher's environment: torchrun (RANK, WORLD_SIZE), Slurm

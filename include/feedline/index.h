@@ -21,6 +21,7 @@ typedef struct FlVerifyOptions {
     void *finding_cookie;
     FlProgressFn progress; ///< may be NULL
     void *progress_cookie;
+    const char *quarantine;///< file to write a list of the bad samples to, for FlConfig.exclude_file; replaced in one step at the end; NULL: none
 } FlVerifyOptions;
 
 /** What fl_dataset_verify() found. */
@@ -57,7 +58,8 @@ FL_API int fl_index_merge(const char *path, const FlDatasetOptions *opt);
 /**
  * Re-read everything: every block of the index, every field against its checksum.
  *
- * @return 0, also when samples are bad (result->bad says how many); FL_ERR(...) if it could not be done.
+ * @return 0, also when samples are bad (result->bad says how many); FL_ERR(...) if it could not be done, or the
+ *         quarantine list could not be written.
  */
 FL_API int fl_dataset_verify(const FlDataset *ds, const FlVerifyOptions *opt, FlVerifyResult *result);
 

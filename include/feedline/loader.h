@@ -88,8 +88,9 @@ FL_API int fl_loader_state(FlLoader *loader, void *buf, size_t size);
  * Go on from a saved state. World size, batch size, workers, backend and host may differ from the run
  * that saved it: the remaining order is the same.
  *
- * @param force Accept a state of another dataset, seed or pipeline.
- * @return 0; FL_ERR(EBADMSG): damaged; FL_ERR(EINVAL): of another dataset, seed or pipeline (named).
+ * @param force Accept a state of another dataset, seed, order, exclusion list or pipeline.
+ * @return 0; FL_ERR(EBADMSG): damaged; FL_ERR(EINVAL): of another dataset, seed, order, exclusion list or
+ *         pipeline (named).
  */
 FL_API int fl_loader_restore(FlLoader *loader, const void *buf, size_t size, bool force);
 

@@ -8,29 +8,34 @@
 /* One error per thread, like errno: fixed size, so that reporting "out of memory" needs none. */
 static _Thread_local FlError last_error;
 
+#define ROW(name, text)                                                                            \
+    {                                                                                              \
+        FL_ERR(name), #name, text                                                                  \
+    }
+
 static const struct {
     int code;
-    const char *text;
+    const char *name, *text;
 } texts[] = {
-    { 0, "success" },
-    { FL_EPOCH_END, "the epoch is over" },
-    { FL_ERR(EINVAL), "an option or argument is wrong" },
-    { FL_ERR(ENOENT), "not found" },
-    { FL_ERR(EEXIST), "already there" },
-    { FL_ERR(ENOMEM), "out of memory or budget" },
-    { FL_ERR(ENOSPC), "the disk is full" },
-    { FL_ERR(EACCES), "permission denied" },
-    { FL_ERR(EIO), "input/output error" },
-    { FL_ERR(EBADMSG), "data is damaged" },
-    { FL_ERR(ESTALE), "the index does not fit its containers" },
-    { FL_ERR(ENOTSUP), "not supported" },
-    { FL_ERR(E2BIG), "a limit was reached" },
-    { FL_ERR(EBUSY), "every slot is held" },
-    { FL_ERR(EAGAIN), "not ready yet" },
-    { FL_ERR(ETIMEDOUT), "no progress in time" },
-    { FL_ERR(ECANCELED), "stopped" },
-    { FL_ERR(ECHILD), "opened by another process" },
-    { FL_ERR(ENODEV), "no such device" },
+    { 0, "OK", "success" },
+    { FL_EPOCH_END, "EPOCH_END", "the epoch is over" },
+    ROW(EINVAL, "an option or argument is wrong"),
+    ROW(ENOENT, "not found"),
+    ROW(EEXIST, "already there"),
+    ROW(ENOMEM, "out of memory or budget"),
+    ROW(ENOSPC, "the disk is full"),
+    ROW(EACCES, "permission denied"),
+    ROW(EIO, "input/output error"),
+    ROW(EBADMSG, "data is damaged"),
+    ROW(ESTALE, "the index does not fit its containers"),
+    ROW(ENOTSUP, "not supported"),
+    ROW(E2BIG, "a limit was reached"),
+    ROW(EBUSY, "every slot is held"),
+    ROW(EAGAIN, "not ready yet"),
+    ROW(ETIMEDOUT, "no progress in time"),
+    ROW(ECANCELED, "stopped"),
+    ROW(ECHILD, "opened by another process"),
+    ROW(ENODEV, "no such device"),
 };
 
 static const char *const stage_names[FL_N_STAGES] = {
@@ -48,6 +53,14 @@ const char *fl_strerror(int code)
         if (texts[i].code == code)
             return texts[i].text;
     return "unexpected error";
+}
+
+const char *fl_err_name(int code)
+{
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        if (texts[i].code == code)
+            return texts[i].name;
+    return "?";
 }
 
 FlError *fl_err_slot(void)

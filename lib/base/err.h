@@ -19,6 +19,9 @@ int fl_err_set(FlError *err, int code, FlStage stage, const char *format, ...)
 /* Where it happened: path of the container (cut from the left when too long) and byte offset. */
 void fl_err_at(FlError *err, const char *container, uint64_t offset);
 
+/* "EBADMSG" for FL_ERR(EBADMSG); "?" for a code that error.h does not list. Static string. */
+const char *fl_err_name(int code);
+
 /* Show a stored failure as the calling thread's last one. Returns its code. */
 int fl_err_raise(const FlError *err);
 

@@ -9,8 +9,11 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/file.h"
+#include "base/newfile.h"
 #include "base/ordered.h"
 #include "base/thread.h"
+#include "index/badlist.h"
 
 #define SAMPLES_PER_PIECE 64
 #define MAX_UNSEEN 20 // samples of the origin that are missing, named
@@ -25,6 +28,9 @@ struct verify {
     struct fl_findings *pieces; // of all
     uint64_t total_bytes;
     int64_t begun;
+    struct fl_new_file list; // quarantine
+    struct fl_bytes lines;
+    int64_t quarantined; // the sample whose line was written last, -1: none
 };
 
 static void *begin_thread(void *cookie)
@@ -77,15 +83,43 @@ static int idle(void *cookie)
     return report(cookie, false);
 }
 
-static void tell(const struct verify *v, const struct fl_findings *f)
+/* One line of the quarantine list for each bad sample: its first finding. */
+static int quarantine(struct verify *v, const struct fl_finding_head *head, const char *text)
 {
-    for (size_t at = 0; v->opt->finding && at + sizeof(int64_t) < f->items.len;) {
-        int64_t sample;
-        const char *text = (const char *)f->items.data + at + sizeof(sample);
-        memcpy(&sample, f->items.data + at, sizeof(sample));
-        v->opt->finding(v->opt->finding_cookie, sample, text);
-        at += sizeof(sample) + strlen(text) + 1;
+    const struct fl_bad_line line = { .ds = v->ds,
+                                      .sample = head->sample,
+                                      .field = head->field,
+                                      .epoch = -1,
+                                      .code = head->code,
+                                      .stage = "verify",
+                                      .message = text,
+                                      .action = "quarantined" };
+
+    if (!v->opt->quarantine || head->sample < 0 || head->sample == v->quarantined)
+        return 0;
+    v->quarantined = head->sample;
+    v->lines.len = 0;
+    if (fl_bad_line_add(&v->lines, &line))
+        return fl_err(FL_ERR(ENOMEM), FL_STAGE_PLAN, "no memory for a line of %s",
+                      v->opt->quarantine);
+    const int err = fl_write_all(v->list.fd, v->lines.data, v->lines.len);
+    return err ? fl_err_file(-err, "write", v->opt->quarantine) : 0;
+}
+
+static int tell(struct verify *v, const struct fl_findings *f)
+{
+    struct fl_finding_head head;
+    int err = 0;
+
+    for (size_t at = 0; at + sizeof(head) < f->items.len && !err;) {
+        const char *text = (const char *)f->items.data + at + sizeof(head);
+        memcpy(&head, f->items.data + at, sizeof(head));
+        if (v->opt->finding)
+            v->opt->finding(v->opt->finding_cookie, head.sample, text);
+        err = quarantine(v, &head, text);
+        at += sizeof(head) + strlen(text) + 1;
     }
+    return err;
 }
 
 static int join(void *cookie, size_t i)
@@ -98,9 +132,9 @@ static int join(void *cookie, size_t i)
     v->result->structure += f->structure;
     v->result->unchecked += f->unchecked;
     v->result->bytes += f->bytes;
-    tell(v, f);
+    const int err = tell(v, f);
     fl_bytes_free(&f->items);
-    return 0;
+    return err;
 }
 
 static void check_index(struct verify *v)
@@ -109,10 +143,10 @@ static void check_index(struct verify *v)
     int64_t bad;
 
     if (fl_index_check(fl_dataset_index(v->ds), &bad))
-        fl_finding(&f, -1, "%s (%" PRId64 " blocks of the index in all)", fl_last_error()->message,
-                   bad);
+        fl_finding(&f, FL_FINDING_NONE, "%s (%" PRId64 " blocks of the index in all)",
+                   fl_last_error()->message, bad);
     v->result->structure += f.structure;
-    tell(v, &f);
+    (void)tell(v, &f); // of no sample: nothing is written
     fl_bytes_free(&f.items);
 }
 
@@ -129,14 +163,14 @@ static void check_unseen(struct verify *v)
         if (v->origin.seen[s] || unseen++ >= MAX_UNSEEN ||
             fl_index_key(from, s, key, sizeof(key)) < 0)
             continue;
-        fl_finding(&f, -1, "sample %" PRId64 " (%s) of %s is missing", s, key,
+        fl_finding(&f, FL_FINDING_NONE, "sample %" PRId64 " (%s) of %s is missing", s, key,
                    fl_dataset_path(v->origin.ds));
     }
     if (unseen > MAX_UNSEEN)
-        fl_finding(&f, -1, "%" PRId64 " more samples of %s are missing", unseen - MAX_UNSEEN,
-                   fl_dataset_path(v->origin.ds));
+        fl_finding(&f, FL_FINDING_NONE, "%" PRId64 " more samples of %s are missing",
+                   unseen - MAX_UNSEEN, fl_dataset_path(v->origin.ds));
     v->result->structure += f.structure;
-    tell(v, &f);
+    (void)tell(v, &f); // of no sample: nothing is written
     fl_bytes_free(&f.items);
 }
 
@@ -170,6 +204,24 @@ static int verify_all(struct verify *v)
     return err ? err : report(v, true);
 }
 
+/* The list appears when all of it is known. */
+static int verify_and_list(struct verify *v)
+{
+    int err;
+
+    if (!v->opt->quarantine)
+        return verify_all(v);
+    v->quarantined = -1;
+    if ((err = fl_new_file_open(&v->list, v->opt->quarantine)))
+        return err;
+    if ((err = verify_all(v)))
+        fl_new_file_discard(&v->list);
+    else
+        err = fl_new_file_commit(&v->list);
+    fl_bytes_free(&v->lines);
+    return err;
+}
+
 int fl_dataset_verify(const FlDataset *ds, const FlVerifyOptions *options, FlVerifyResult *result)
 {
     FlVerifyOptions opt = { .struct_size = sizeof(opt) };
@@ -194,7 +246,7 @@ int fl_dataset_verify(const FlDataset *ds, const FlVerifyOptions *options, FlVer
         return err;
     *v.result = (FlVerifyResult){ 0 };
     if (!(err = fl_origin_open(&v.origin, opt.against)))
-        err = verify_all(&v);
+        err = verify_and_list(&v);
     const FlError why = *fl_err_slot();
     fl_origin_close(&v.origin);
     *fl_err_slot() = err ? why : before; // findings are no failure of this call

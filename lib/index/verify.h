@@ -21,16 +21,26 @@ struct fl_origin {
 int fl_origin_open(struct fl_origin *o, const char *path);
 void fl_origin_close(struct fl_origin *o);
 
+struct fl_finding_head {
+    int64_t sample; // -1: none
+    int32_t field;  // of it, -1: none in particular
+    int32_t code;   // FL_ERR(...)
+};
+
 /* What is bad about samples; made in one thread, read in another. */
 struct fl_findings {
-    struct fl_bytes items; // int64_t sample (-1: none), then the sentence with its NUL
+    struct fl_bytes
+        items; // struct fl_finding_head, then the sentence with its NUL, again and again
     int64_t samples, bad, structure, unchecked;
     uint64_t bytes;
 };
 
 /* Add a sentence. Out of memory loses the text, never the count. */
-void fl_finding(struct fl_findings *f, int64_t sample, const char *format, ...)
+void fl_finding(struct fl_findings *f, struct fl_finding_head head, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Of something that is no sample. */
+#define FL_FINDING_NONE ((struct fl_finding_head){ -1, -1, FL_ERR(EBADMSG) })
 
 /* One thread's buffers and codec. */
 struct fl_checker;

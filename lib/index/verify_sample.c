@@ -34,7 +34,7 @@ struct fl_checker {
     struct fl_bytes bytes, other, pixels, blob;
 };
 
-void fl_finding(struct fl_findings *f, int64_t sample, const char *format, ...)
+void fl_finding(struct fl_findings *f, struct fl_finding_head head, const char *format, ...)
 {
     char text[1024];
     va_list ap;
@@ -42,10 +42,12 @@ void fl_finding(struct fl_findings *f, int64_t sample, const char *format, ...)
     va_start(ap, format);
     vsnprintf(text, sizeof(text), format, ap);
     va_end(ap);
-    if (sample < 0)
+    const size_t before = f->items.len;
+    if (head.sample < 0)
         f->structure++;
-    if (!fl_bytes_add(&f->items, &sample, sizeof(sample)))
-        (void)fl_bytes_add(&f->items, text, strlen(text) + 1);
+    if (fl_bytes_add(&f->items, &head, sizeof(head)) ||
+        fl_bytes_add(&f->items, text, strlen(text) + 1))
+        f->items.len = before;
 }
 
 struct fl_checker *fl_checker_new(const FlDataset *ds, struct fl_origin *origin, bool decode)
@@ -107,14 +109,17 @@ static int open_container(struct fl_checker *c, uint32_t id)
 
 /* Where a finding is: sample, key, field, place. */
 static void bad_field(const struct fl_checker *c, struct fl_findings *f, int64_t sample,
-                      const char *field, const struct fl_span *span, const char *what)
+                      int32_t field, const struct fl_span *span, int code, const char *what)
 {
+    const char *name = fl_index_field(c->ix, field)->name;
+    const struct fl_finding_head head = { sample, field, code };
+
     if (span)
-        fl_finding(f, sample,
+        fl_finding(f, head,
                    "sample %" PRId64 " (%s), field %s, bytes %" PRIu64 " to %" PRIu64 " of %s: %s",
-                   sample, c->key, field, span->offset, span->offset + span->length, c->path, what);
+                   sample, c->key, name, span->offset, span->offset + span->length, c->path, what);
     else
-        fl_finding(f, sample, "sample %" PRId64 " (%s), field %s: %s", sample, c->key, field, what);
+        fl_finding(f, head, "sample %" PRId64 " (%s), field %s: %s", sample, c->key, name, what);
 }
 
 static int read_span(struct fl_checker *c, const struct fl_span *span)
@@ -176,7 +181,7 @@ static bool decode(struct fl_checker *c, const uint8_t *data, size_t len, FlErro
 }
 
 /* The slice table must be one, and every row group must be what it says. */
-static void check_slices(struct fl_checker *c, int64_t sample, int32_t field, const char *name,
+static void check_slices(struct fl_checker *c, int64_t sample, int32_t field,
                          const struct fl_span *span, struct fl_findings *f)
 {
     struct fl_slice_table t;
@@ -188,23 +193,24 @@ static void check_slices(struct fl_checker *c, int64_t sample, int32_t field, co
     if (err == FL_ERR(E2BIG) && fl_bytes_room(&c->blob, len))
         err = fl_index_slices(c->ix, field, sample, c->blob.data, c->blob.cap, &len);
     if (err) {
-        bad_field(c, f, sample, name, span,
+        bad_field(c, f, sample, field, span, FL_ERR(EBADMSG),
                   err == FL_ERR(E2BIG) ? "no memory" : fl_last_error()->message);
         return;
     }
     if (!len || fl_slice_table_unpack(&t, c->blob.data, len)) {
-        bad_field(c, f, sample, name, span, "its slice table is damaged");
+        bad_field(c, f, sample, field, span, FL_ERR(EBADMSG), "its slice table is damaged");
         return;
     }
     const struct fl_rect all = { 0, 0, (int32_t)t.frame.width, (int32_t)t.frame.height };
     if (fl_slice_range(&t, all, 8, &r) || r.offset > c->bytes.len ||
         r.length > c->bytes.len - r.offset)
-        bad_field(c, f, sample, name, span, "its slice table does not fit its bytes");
+        bad_field(c, f, sample, field, span, FL_ERR(EBADMSG),
+                  "its slice table does not fit its bytes");
     else if (fl_slice_check_groups(&t, &r, c->bytes.data + r.offset, &why))
-        bad_field(c, f, sample, name, span, why.message);
+        bad_field(c, f, sample, field, span, FL_ERR(EBADMSG), why.message);
 }
 
-static void check_picture(struct fl_checker *c, int64_t sample, int32_t field, const char *name,
+static void check_picture(struct fl_checker *c, int64_t sample, int32_t field,
                           const struct fl_span *span, struct fl_findings *f)
 {
     struct fl_index_image image;
@@ -212,20 +218,21 @@ static void check_picture(struct fl_checker *c, int64_t sample, int32_t field, c
     FlError why = { 0 };
 
     if (fl_index_image(c->ix, field, sample, &image)) {
-        bad_field(c, f, sample, name, span, fl_last_error()->message);
+        bad_field(c, f, sample, field, span, FL_ERR(EBADMSG), fl_last_error()->message);
         return;
     }
     if (image.width) {
         if (fl_jpeg_parse(c->bytes.data, c->bytes.len, &h, &why))
-            bad_field(c, f, sample, name, span, why.message);
+            bad_field(c, f, sample, field, span, FL_ERR(EBADMSG), why.message);
         else if (h.width != image.width || h.height != image.height ||
                  h.components != image.components)
-            bad_field(c, f, sample, name, span, "its size is not the one in the index");
+            bad_field(c, f, sample, field, span, FL_ERR(EBADMSG),
+                      "its size is not the one in the index");
         if (image.flags & FL_IMAGE_SLICED)
-            check_slices(c, sample, field, name, span, f);
+            check_slices(c, sample, field, span, f);
     }
     if (c->decoder && !decode(c, c->bytes.data, c->bytes.len, &why))
-        bad_field(c, f, sample, name, span, why.message);
+        bad_field(c, f, sample, field, span, FL_ERR(EBADMSG), why.message);
 }
 
 /* ---- the origin ---- */
@@ -333,7 +340,8 @@ static void check_origin(struct fl_checker *c, int64_t sample, struct fl_finding
     if (!*why && fl_shard_key_source(c->key, strlen(c->key), source, sizeof(source)) >= 0 &&
         strcmp(source, c->key) && found_in_origin(c, sample, source, why, sizeof(why)))
         return;
-    fl_finding(f, sample, "sample %" PRId64 " (%s): %s", sample, c->key,
+    fl_finding(f, (struct fl_finding_head){ sample, -1, FL_ERR(EBADMSG) },
+               "sample %" PRId64 " (%s): %s", sample, c->key,
                *why ? why : "the origin has no sample of this key, or fewer than this dataset");
 }
 
@@ -349,17 +357,17 @@ static void check_field(struct fl_checker *c, int64_t sample, int32_t i, struct 
     if (field->kind == FL_FIELD_INT) {
         const int err = fl_index_int(c->ix, i, sample, &value);
         if (err && err != FL_ERR(ENOENT))
-            bad_field(c, f, sample, field->name, NULL, fl_last_error()->message);
+            bad_field(c, f, sample, i, NULL, fl_last_error()->code, fl_last_error()->message);
         return;
     }
     if (fl_index_span(c->ix, i, sample, &span)) {
-        bad_field(c, f, sample, field->name, NULL, fl_last_error()->message);
+        bad_field(c, f, sample, i, NULL, fl_last_error()->code, fl_last_error()->message);
         return;
     }
     if (span.container == FL_NO_CONTAINER)
         return;
     if (read_span(c, &span)) {
-        bad_field(c, f, sample, field->name, &span, fl_last_error()->message);
+        bad_field(c, f, sample, i, &span, fl_last_error()->code, fl_last_error()->message);
         return;
     }
     f->bytes += span.length;
@@ -367,11 +375,11 @@ static void check_field(struct fl_checker *c, int64_t sample, int32_t i, struct 
     if (field->has_checksum && fl_checksum32(c->bytes.data, span.length) != span.checksum) {
         snprintf(text, sizeof(text), "checksum %08" PRIx32 ", but %08" PRIx32 " in the index",
                  fl_checksum32(c->bytes.data, span.length), span.checksum);
-        bad_field(c, f, sample, field->name, &span, text);
+        bad_field(c, f, sample, i, &span, FL_ERR(EBADMSG), text);
         return; // whatever else is wrong follows from it
     }
     if (field->is_image)
-        check_picture(c, sample, i, field->name, &span, f);
+        check_picture(c, sample, i, &span, f);
 }
 
 void fl_check_sample(struct fl_checker *c, int64_t sample, struct fl_findings *f)
@@ -381,7 +389,8 @@ void fl_check_sample(struct fl_checker *c, int64_t sample, struct fl_findings *f
     f->samples++;
     if (fl_index_key(c->ix, sample, c->key, sizeof(c->key)) < 0) {
         strcpy(c->key, "?");
-        fl_finding(f, sample, "sample %" PRId64 ": %s", sample, fl_last_error()->message);
+        fl_finding(f, (struct fl_finding_head){ sample, -1, FL_ERR(EBADMSG) },
+                   "sample %" PRId64 ": %s", sample, fl_last_error()->message);
     }
     for (int32_t i = 0; i < fl_index_info(c->ix)->n_fields; i++)
         check_field(c, sample, i, f);
@@ -397,8 +406,8 @@ void fl_check_archive(struct fl_checker *c, uint32_t id, struct fl_findings *f)
 
     if (open_container(c, id) || fl_index_container(c->ix, id, &info) ||
         fl_container_hash(c->ix, c->fd, c->path, &hash))
-        fl_finding(f, -1, "%s", fl_last_error()->message);
+        fl_finding(f, FL_FINDING_NONE, "%s", fl_last_error()->message);
     else if (hash != info.hash)
-        fl_finding(f, -1, "%s: its member headers or labels are not those that were indexed",
-                   c->path);
+        fl_finding(f, FL_FINDING_NONE,
+                   "%s: its member headers or labels are not those that were indexed", c->path);
 }
