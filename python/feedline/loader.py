@@ -2,6 +2,7 @@
 """The loader: batches of a dataset in the planned order."""
 
 import array
+import os
 
 from . import _native
 from .columns import SWITCH, choose
@@ -139,12 +140,16 @@ class Loader:
 
     shuffle: True or "global", "block", False. seed must be given if world_size > 1. workers: None: as many
     as the process may use; 0: everything in the caller's thread. bad_sample: "raise", "skip", "substitute".
+    bad_report: file to append a line of JSON to for each bad sample; exclude_file: such a file, or a list of
+    `feedline verify --quarantine`, whose samples are left out. weights: one for each sample of the dataset, or of
+    subset; those of excluded samples do not count.
     """
 
     def __init__(self, dataset, batch_size, *, device="cpu", shuffle=False, seed=None, tail="partial",
                  workers=None, io="auto", direct="auto", checksum="auto", decode="auto",
-                 bad_sample="raise", subset=None, exclude=None, weights=None, balance=None, log=None,
-                 columns=None, transform=None, **settings):
+                 bad_sample="raise", subset=None, exclude=None, exclude_file=None, bad_report=None,
+                 weights=None, balance=None, log=None, columns=None, transform=None, evaluation=False,
+                 **settings):
         parts = dataset if isinstance(dataset, (list, tuple)) else [Part(dataset)]
         self._columns = {**(columns or {}), **{k: settings.pop(k) for k in list(settings)
                                                if hasattr(settings[k], "kind")}}
@@ -172,6 +177,10 @@ class Loader:
             values["subset"] = _integers(subset)
         if exclude is not None:
             values["exclude"] = _integers(sorted(exclude))
+        if exclude_file is not None:
+            values["exclude_file"] = os.fsencode(exclude_file)
+        if bad_report is not None:
+            values["bad_report"] = os.fsencode(bad_report)
         if weights is not None:
             self._check_weights(weights, parts, subset)
             values["weights"] = _doubles(weights)
@@ -185,7 +194,23 @@ class Loader:
         self._iterator, self._left = None, False  # _left: batches were taken by an iterator, the end not seen
         self._native = _native.Loader(
             [p.native() for p in parts], values,
-            [(c.kind, name, c.settings(), c.optional) for name, c in self._columns.items()], _logger(log))
+            [(c.kind, name, c.settings(), c.optional) for name, c in self._columns.items()], _logger(log),
+            evaluation=evaluation)
+
+    @classmethod
+    def evaluation(cls, dataset, batch_size, *, tail="partial", **settings):
+        """A loader for evaluation, from the settings of the one for training.
+
+        Every sample once over all ranks together, in the dataset's order; pictures cropped at the centre in place of
+        at random, never flipped, decoded at full scale; a bad sample is an error. Shuffle, weights and balance
+        are ignored; rank, subset, exclusions and resources are kept. tail="pad" gives every rank the same number of
+        batches: leave out the rows whose `valid` is 0.
+        """
+        if tail not in ("partial", "pad"):
+            raise ValueError(f"tail is {tail!r}; evaluation sees every sample: 'partial' or 'pad'")
+        for name in ("shuffle", "weights", "balance", "epoch_samples", "bad_sample"):
+            settings.pop(name, None)
+        return cls(dataset, batch_size, tail=tail, evaluation=True, **settings)
 
     @staticmethod
     def _check_weights(weights, parts, subset):

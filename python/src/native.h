@@ -39,8 +39,10 @@ FlDataset *native_dataset_get(struct native_state *st, PyObject *object);
 /* ---- native_config.c --------------------------------------------------------------------------- */
 
 /* Settings by name. `settings` is a dict of FlConfig's members; `columns` a list of (kind, field, dict).
- * Lists of samples become memory that *keep (a list) owns. Returns 0, or -1 with an exception. */
-int native_config(FlConfig *cfg, PyObject *settings, PyObject *columns, PyObject *keep);
+ * Lists of samples become memory that *keep (a list) owns. `evaluation`: then fl_config_evaluation(), with the tail
+ * partial or padded. Returns 0, or -1 with an exception. */
+int native_config(FlConfig *cfg, PyObject *settings, PyObject *columns, bool evaluation,
+                  PyObject *keep);
 
 /* An array of int64 or float64 from a bytes-like object, kept alive by `keep`. */
 int native_array(PyObject *value, size_t item, const void **data, int64_t *n, PyObject *keep);

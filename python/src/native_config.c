@@ -16,6 +16,7 @@ enum kind {
     BOOL,
     ENUM,
     TEXT,
+    PATH,
     ARRAY_I64,
     ARRAY_F64
 };
@@ -66,6 +67,8 @@ static const struct setting config_settings[] = {
     CFG(max_bad, INT64),
     CFG(max_bad_rate, DOUBLE),
     { "exclude", ARRAY_I64, offsetof(FlConfig, exclude), offsetof(FlConfig, n_exclude) },
+    CFG(exclude_file, PATH),
+    CFG(bad_report, PATH),
     CFG(max_pixels, INT64),
     CFG(max_scans, INT32),
     CFG(max_field_bytes, INT64),
@@ -164,6 +167,9 @@ static int set_one(const struct setting *s, char *base, PyObject *value, PyObjec
         return PyErr_Occurred() ? -1 : 0;
     case TEXT:
         return set_text(at, sizeof(((FlConfig *)0)->balance), s->name, value);
+    case PATH: // the bytes of the path, as os.fsencode() makes them; `keep` has them until open is through
+        *(const char **)at = PyBytes_AsString(value);
+        return *(const char **)at ? PyList_Append(keep, value) : -1;
     case ARRAY_I64:
         return native_array(value, 8, at, (int64_t *)(base + s->count_offset), keep);
     case ARRAY_F64:
@@ -247,7 +253,18 @@ static int add_column(FlConfig *cfg, PyObject *column, PyObject *keep)
     return i;
 }
 
-int native_config(FlConfig *cfg, PyObject *settings, PyObject *columns, PyObject *keep)
+/* The preset, but for a tail that was asked to be padded: its rows are masked. */
+static void evaluate(FlConfig *cfg)
+{
+    const FlTail tail = cfg->tail;
+
+    fl_config_evaluation(cfg);
+    if (tail == FL_TAIL_PAD)
+        cfg->tail = tail;
+}
+
+int native_config(FlConfig *cfg, PyObject *settings, PyObject *columns, bool evaluation,
+                  PyObject *keep)
 {
     fl_config_init(cfg);
     if (set_all(config_settings, sizeof(config_settings) / sizeof(config_settings[0]), (char *)cfg,
@@ -260,5 +277,7 @@ int native_config(FlConfig *cfg, PyObject *settings, PyObject *columns, PyObject
             PyErr_SetString(PyExc_ValueError, fl_last_error()->message);
         return -1;
     }
+    if (evaluation)
+        evaluate(cfg);
     return 0;
 }

@@ -57,7 +57,7 @@ static int get_parts(struct native_state *st, PyObject *list, FlPart parts[16], 
 }
 
 static FlLoader *open_loader(struct native_state *st, PyObject *list, PyObject *settings,
-                             PyObject *columns, PyObject *log)
+                             PyObject *columns, PyObject *log, bool evaluation)
 {
     FlPart parts[16] = { { 0 } };
     PyObject *keep = PyList_New(0); // memory that the settings point into, until open has copied it
@@ -68,7 +68,8 @@ static FlLoader *open_loader(struct native_state *st, PyObject *list, PyObject *
 
     if (!keep)
         return NULL;
-    if (!get_parts(st, list, parts, &n, keep) && !native_config(&cfg, settings, columns, keep)) {
+    if (!get_parts(st, list, parts, &n, keep) &&
+        !native_config(&cfg, settings, columns, evaluation, keep)) {
         cfg.log = log == Py_None ? NULL : native_log;
         cfg.log_cookie = log;
         Py_BEGIN_ALLOW_THREADS err = fl_loader_open_mixture(&loader, parts, n, &cfg);
@@ -80,18 +81,19 @@ static FlLoader *open_loader(struct native_state *st, PyObject *list, PyObject *
 
 static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *keys[] = { "parts", "settings", "columns", "log", NULL };
+    static char *keys[] = { "parts", "settings", "columns", "log", "evaluation", NULL };
     struct native_state *st = PyType_GetModuleState(type);
     PyObject *parts, *settings, *columns, *log = Py_None;
+    int evaluation = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|O", keys, &parts, &settings, &columns,
-                                     &log))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|Op", keys, &parts, &settings, &columns,
+                                     &log, &evaluation))
         return NULL;
     struct loader *self = (struct loader *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self)
         return NULL;
     self->log = Py_NewRef(log);
-    self->loader = open_loader(st, parts, settings, columns, log);
+    self->loader = open_loader(st, parts, settings, columns, log, evaluation);
     if (!self->loader) {
         Py_DECREF(self);
         return NULL;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -367,3 +368,45 @@ def test_pickle(tar_set, class_set):
         with pytest.raises(TypeError, match="open a loader there"):
             copy.deepcopy(l)
         assert repr(l) == "feedline.Loader(41 samples in 6 batches of 8, rank 0 of 1, columns jpg, cls)"
+
+
+def test_bad_samples_reported_and_left_out(bad_set, tmp_path):
+    ds = fl.Dataset(bad_set)
+    report = tmp_path / "bad \udcff.jsonl"  # a name that is no text
+    with loader(ds, bad_sample="skip", bad_report=report) as l:
+        assert sum(b.n_valid for b in l) == N - 1
+    (line,) = [json.loads(t) for t in report.read_text().splitlines()]
+    assert line["sample"] == 7 and line["key"] == "00007" and line["column"] == "jpg"
+    assert line["container"] == "shard-000000.tar" and line["action"] == "skipped"
+    assert line["code"] == "EBADMSG" and line["stage"] == "decode" and line["epoch"] == 0
+    with loader(ds, exclude_file=report) as l:
+        assert l.samples == N - 1 and 7 not in ids(l)
+        state = l.state_dict()
+    with loader(ds) as l, pytest.raises(fl.OptionError, match="exclusion list"):
+        l.load_state_dict(state)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        loader(ds, exclude_file=tmp_path / "nowhere")
+    weights = np.ones(N)
+    weights[8:] = 0  # of all samples, the excluded one among them
+    with loader(ds, exclude_file=report, weights=weights, epoch_samples=100) as l:
+        assert set(ids(l)) == {0, 1, 2, 3, 4, 5, 6}
+
+
+def test_evaluation(tar_set):
+    ds = fl.Dataset(tar_set)
+    train = dict(shuffle=True, seed=3, bad_sample="skip", jpg=fl.Image(16, flip=0.5), cls=fl.Label())
+    exact = fl.Image(16, crop="center", exact=True)
+    with fl.Loader(ds, N, jpg=exact, cls=fl.Label()) as l:
+        want = np.asarray(next(iter(l)).jpg).copy()
+    seen = []
+    for rank in range(3):
+        with fl.Loader.evaluation(ds, 4, rank=rank, world_size=3, **train) as l:
+            for b in l:
+                rows = np.asarray(b.ids)
+                assert (np.asarray(b.jpg) == want[rows]).all()
+                seen += list(rows)
+    assert sorted(seen) == list(range(N))
+    with fl.Loader.evaluation(ds, 4, tail="pad", rank=2, world_size=3, **train) as l:
+        assert len(l) == 4 and sum(b.n_valid for b in l) == l.samples == 13
+    with pytest.raises(ValueError, match="tail"):
+        fl.Loader.evaluation(ds, 4, tail="drop", **train)

@@ -40,6 +40,24 @@ finds "field jpg has other pixels than its origin" photos --against origin
 finds "1 bad samples, 0 other findings" photos --decode --threads 4
 "$FEEDLINE" verify photos --decode --json >out 2>err
 check "one finding for machines" test "$(grep -c '"text"' out)" = 1
+
+# What is bad goes to a list, and a loader leaves it out.
+"$FEEDLINE" verify photos --decode --quarantine bad.jsonl >out 2>err
+check "a list is written" grep -qF '"key": "class000/'"${first%.jpg}"'", "column": "jpg", "container": "class000/'"$first"'", "offset": 0, "length": '"$bytes" bad.jsonl
+check "of one line" test "$(wc -l <bad.jsonl)" = 1
+check "and said" grep -qxF 'bad.jsonl: 1 to leave out, as exclude_file of a loader' out
+refuses 1 "class000/${first%.jpg}" bench photos --epochs 1 --evaluation --batch-size 8
+check "left out" bash -c "'$FEEDLINE' bench photos --epochs 1 --evaluation --batch-size 8 --exclude bad.jsonl | grep -q ', 39 samples;'"
+"$FEEDLINE" bench photos --epochs 1 --batch-size 8 --bad skip --crop none --bad-report report.jsonl >out 2>err
+check "bench says how many" grep -qE '^bad samples +1$' out
+check "and reports them" grep -qF '"action": "skipped"' report.jsonl
+check "a report is a list too" bash -c "'$FEEDLINE' bench photos --epochs 1 --evaluation --batch-size 8 --exclude report.jsonl | grep -q ', 39 samples;'"
+"$FEEDLINE" synth others --count 40 --classes 2 --seed 9 >/dev/null 2>&1 || exit 1
+refuses 1 "bad.jsonl, line 1: the list is of dataset photos (" bench others --epochs 1 --exclude bad.jsonl
+refuses 1 "cannot open the exclusion list missing" bench photos --exclude missing
+refuses 1 "cannot open the report of bad samples nowhere/x" bench photos --bad-report nowhere/x
+refuses 1 "cannot create nowhere/list" verify photos --quarantine nowhere/list
+
 rm "photos/class001/$(ls photos/class001 | tail -1)"
 refuses 1 "photos/class001 has other files in it" verify photos
 cp origin/class001/* photos/class001/
