@@ -198,7 +198,7 @@ class Loader:
             evaluation=evaluation)
 
     @classmethod
-    def evaluation(cls, dataset, batch_size, *, tail="partial", **settings):
+    def evaluation(cls, dataset, batch_size, /, *, tail="partial", **settings):
         """A loader for evaluation, from the settings of the one for training.
 
         Every sample once over all ranks together, in the dataset's order; pictures cropped at the centre in place of
