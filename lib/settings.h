@@ -71,7 +71,7 @@ struct fl_settings {
     uint64_t read_bytes;           // of the read arena
     int64_t block;                 // FL_SHUFFLE_BLOCK: samples of a block
     uint64_t pipeline_fingerprint; // hash of what decides the bytes of a batch's columns
-    bool reports; // bad samples go to cfg.bad_report
+    bool reports;                  // bad samples go to cfg.bad_report
     int numa_node;
 };
 
