@@ -132,6 +132,7 @@ static int open_read(struct fl_pipeline *p)
                       ? (uint64_t)c->block_bytes / 4
                       : 0, // of a block that two pieces share, less is read twice
         .inline_reads = p->settings->inline_all && c->io != FL_IO_URING,
+        .lend = p->n_workers > 1, // one worker alone gains more from a thread that reads ahead
         .numa_node = p->settings->numa_node,
         .stall_timeout_ns = c->stall_timeout_ms * 1000000,
         .budget = &p->pool->budget,

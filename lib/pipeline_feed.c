@@ -160,19 +160,33 @@ static void pass_on(struct fl_pipeline *p, struct fl_sample **done, unsigned n)
     fl_queue_push(&p->queue, done, n);
 }
 
-/* Submit all there is room for. True: there was something that found no room in the read stage. */
-static bool fill(struct fl_pipeline *p)
+/* fl_read_submit(), its time added to *ns. */
+static int submit(struct fl_pipeline *p, struct fl_sample *s, int64_t *ns)
+{
+    const int64_t t0 = fl_now_ns();
+    const int err = fl_read_submit(p->read, s);
+
+    *ns += fl_now_ns() - t0;
+    return err;
+}
+
+/* Submit all there is room for. True: there was something that found no room in the read stage.
+ * *read_ns: what of the time was the read stage's. */
+static bool fill(struct fl_pipeline *p, int64_t *read_ns)
 {
     struct fl_sample *ready[TURN], *s;
     unsigned n = 0;
     int err = 0;
 
     while ((s = next_sample(p))) {
-        if (s->n_reads && (err = fl_read_submit(p->read, s)) == FL_ERR(EAGAIN)) {
+        if (s->n_reads && (err = submit(p, s, read_ns)) == FL_ERR(EAGAIN)) {
             p->pending = s;
             break;
         }
-        if (err) { // too large for the arena: the sample's own failure
+        if (err == 1) { // cached: the worker that takes it copies it
+            ready[n++] = s;
+            err = 0;
+        } else if (err) { // too large for the arena: the sample's own failure
             s->err = *fl_last_error();
             s->n_reads = 0;
         }
@@ -196,8 +210,9 @@ int fl_feed_turn(struct fl_pipeline *p, int64_t deadline)
     struct fl_meter *plan = &p->meters[FL_STAGE_PLAN], *read = &p->meters[FL_STAGE_READ];
     struct fl_sample *done[TURN];
 
+    int64_t read_ns = 0;
     const int64_t t0 = fl_now_ns();
-    const bool full = fill(p);
+    const bool full = fill(p, &read_ns);
     const int64_t t1 = fl_now_ns();
     if (!full) // else more follows as soon as there is room, and may share a read
         fl_read_flush(p->read);
@@ -206,9 +221,11 @@ int fl_feed_turn(struct fl_pipeline *p, int64_t deadline)
         deadline = 0; // inline: nobody else would end the wait
     const int n = fl_read_wait(p->read, done, TURN, deadline);
     const int64_t t2 = fl_now_ns();
-    fl_meter_add(&plan->busy, t1 - t0);
-    // With reads in flight the drive is at work; without, the stage waits for slots or memory.
-    fl_meter_add(idle ? (full ? &read->wait_out : &plan->wait_out) : &read->busy, t2 - t1);
+    fl_meter_add(&plan->busy, t1 - t0 - read_ns);
+    fl_meter_add(&read->busy, read_ns);
+    if (idle && !full) // nothing to read: the plan waits for a slot
+        fl_meter_add(&plan->wait_out, t2 - t1);
+    // What the read stage did and waited for in its own wait, it counts itself.
     if (n > 0) {
         fl_meter_add(&read->items, n);
         pass_on(p, done, (unsigned)n);

@@ -41,6 +41,11 @@ void fl_work_sample(struct fl_worker *w, struct fl_sample *s)
     int64_t *lengths[FL_MAX_COLUMNS];
     const int64_t t0 = fl_now_ns();
 
+    if (s->unread && !fl_read_copy(p->read, s)) {
+        // It has left the page cache: the feeder reads it, and it comes back.
+        fl_meter_add(&p->meters[FL_STAGE_DECODE].busy, fl_now_ns() - t0);
+        return;
+    }
     for (unsigned c = 0; c < p->settings->n_columns; c++) {
         rows[c] = fl_slot_row(p->pool, slot, c, s->row);
         lengths[c] = slot->lengths[c] ? &slot->lengths[c][s->row] : NULL;

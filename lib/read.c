@@ -289,11 +289,14 @@ int fl_read_submit(struct fl_read *r, struct fl_sample *s)
             return -EAGAIN; // every operation is in flight
     }
     s->err.code = 0;
+    s->unread = NULL;
     code = fl_extent_plan(r, s);
     if (code == -EAGAIN)
         return code;
-    r->pending++;
     fl_count_one(&r->samples);
+    if (s->unread)
+        return 1;
+    r->pending++;
     if (code || !s->reads_left) {
         fl_read_push_done(r, s);
         return 0;
@@ -384,6 +387,7 @@ int fl_read_wait(struct fl_read *r, struct fl_sample **done, unsigned max, int64
     if (err)
         return err;
     for (;;) {
+        fl_cached_take_back(r);
         if (r->open && r->inflight < LOW_WATER)
             fl_extent_close_open(r);
         fl_op_pump(r);
@@ -427,11 +431,12 @@ void fl_read_wake(struct fl_read *r)
 
 unsigned fl_read_pending(const struct fl_read *r)
 {
-    return r->pending;
+    return r->pending + !!atomic_load_explicit(&r->returned, memory_order_relaxed);
 }
 
 void fl_read_release(struct fl_sample *s)
 {
+    fl_cached_drop(s);
     for (unsigned i = 0; i < s->n_reads; i++) {
         struct fl_block *b = s->reads[i].block;
         s->reads[i].block = NULL;
@@ -476,9 +481,13 @@ void fl_read_stats(const struct fl_read *r, FlLoaderStats *out)
     out->io_registered = info->files | info->buffers << 1;
     pthread_mutex_unlock(lock);
     out->io_direct = direct_state(r);
-    out->bytes_read = atomic_load_explicit(&r->bytes_read, memory_order_relaxed);
+    out->cached_reads = atomic_load_explicit(&r->copies, memory_order_relaxed);
+    out->cached_bytes = atomic_load_explicit(&r->copied_bytes, memory_order_relaxed);
+    out->cached_seconds = (double)atomic_load_explicit(&r->copy_ns, memory_order_relaxed) / 1e9;
+    out->bytes_read =
+        atomic_load_explicit(&r->bytes_read, memory_order_relaxed) + out->cached_bytes;
     out->bytes_wanted = atomic_load_explicit(&r->bytes_wanted, memory_order_relaxed);
-    out->reads = atomic_load_explicit(&r->reads, memory_order_relaxed);
+    out->reads = atomic_load_explicit(&r->reads, memory_order_relaxed) + out->cached_reads;
     out->retries = atomic_load_explicit(&r->retries, memory_order_relaxed);
     stage->busy = (double)atomic_load_explicit(&r->busy_ns, memory_order_relaxed) / 1e9;
     stage->wait_in = (double)atomic_load_explicit(&r->wait_in_ns, memory_order_relaxed) / 1e9;

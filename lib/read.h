@@ -45,6 +45,7 @@ struct fl_read_cfg {
     // others while there is room: for orders that stay in a neighbourhood (FL_SHUFFLE_BLOCK); 0: not
     unsigned threads;  // of the pread backend; 0: automatic
     bool inline_reads; // no thread of our own: pread in the caller's thread, inside fl_read_wait()
+    bool lend;         // what is in the page cache is copied by whoever gets it, see fl_read_copy()
     bool no_register;  // no registered files and buffers
     int numa_node;     // of the arena, -1: no preference
     int64_t stall_timeout_ns;           // 0: never
@@ -63,8 +64,9 @@ int fl_read_open(struct fl_read **out, const struct fl_read_cfg *cfg);
 /* Bytes that fl_read_open() takes from the budget. */
 uint64_t fl_read_bytes(const struct fl_read_cfg *cfg);
 
-/* Take all of s->reads[0 .. n_reads). 0: it will come out of wait; -EAGAIN: no room now, s is
- * untouched. Never waits for a read (a container that was not open yet is opened here). */
+/* Take all of s->reads[0 .. n_reads). 0: it will come out of wait; 1 (with cfg.lend): its bytes are
+ * in the page cache, s is the caller's again, unread: fl_read_copy() brings them; -EAGAIN: no room
+ * now, s is untouched. Never waits for a read (a container that was not open yet is opened here). */
 int fl_read_submit(struct fl_read *r, struct fl_sample *s);
 
 /* Begin everything that was held back to be coalesced. For when no submit follows soon; wait does
@@ -81,15 +83,21 @@ int fl_read_wait(struct fl_read *r, struct fl_sample **done, unsigned max, int64
 /* Make the current or the next wait return. Any thread. */
 void fl_read_wake(struct fl_read *r);
 
-/* The sample's bytes are no longer needed: data of every request is gone. Any thread, at most once
- * per submit. */
+/* Copy the bytes of a sample that submit lent (s->unread is set). Any thread that has the sample.
+ * True: they are there. False: some of them have left the page cache; the sample belongs to the read
+ * stage again and comes out of wait. Never waits. */
+bool fl_read_copy(struct fl_read *r, struct fl_sample *s);
+
+/* The sample's bytes are no longer needed: data of every request is gone; a lent sample need not
+ * have been copied. Any thread, at most once per submit. */
 void fl_read_release(struct fl_sample *s);
 
 /* Where a request has a dst and its bytes were not read straight there, copy them. Any thread that
  * has the sample. */
 void fl_read_settle(struct fl_read_req *req);
 
-/* Samples accepted that wait has not returned yet. Feeder only. */
+/* Samples accepted that wait has not returned yet, those that fl_read_copy() gave back included (a
+ * lower bound while others copy). Feeder only. */
 unsigned fl_read_pending(const struct fl_read *r);
 
 /* Fill the reading part of *out and its stages[FL_STAGE_READ]. Any thread. */

@@ -92,7 +92,7 @@ static void set_open_aside(struct fl_read *r, struct fl_read_undo *u)
     r->open = NULL;
 }
 
-static void enqueue(struct fl_read *r, struct fl_extent *x)
+void fl_extent_enqueue(struct fl_read *r, struct fl_extent *x)
 {
     x->next = NULL;
     *r->issue_end = x;
@@ -102,7 +102,7 @@ static void enqueue(struct fl_read *r, struct fl_extent *x)
 void fl_extent_close_open(struct fl_read *r)
 {
     if (r->open)
-        enqueue(r, r->open);
+        fl_extent_enqueue(r, r->open);
     r->open = NULL;
 }
 
@@ -162,10 +162,11 @@ struct fl_extent *fl_extent_new(struct fl_read *r, struct fl_file *file, uint64_
 }
 
 /* Bytes that may be read to req->dst as it stands, 0: it must go through the arena. */
-static uint64_t fits_dst(const struct fl_file *file, const struct fl_read_req *req)
+static uint64_t fits_dst(const struct fl_file *file, const struct fl_read_req *req, bool lend)
 {
-    if (!req->dst || req->length < FL_READ_DIRECT_DST || req->offset % file->align ||
-        (uintptr_t)req->dst % file->mem_align)
+    // What is lent shares its read with nobody, so a short one loses nothing.
+    if (!req->dst || req->length < (lend ? FL_READ_LEND_DST : FL_READ_DIRECT_DST) ||
+        req->offset % file->align || (uintptr_t)req->dst % file->mem_align)
         return 0;
     const uint64_t bytes = align_up(req->length, file->align);
     return bytes <= req->dst_size ? bytes : 0;
@@ -174,13 +175,13 @@ static uint64_t fits_dst(const struct fl_file *file, const struct fl_read_req *r
 /* 1: the request waits for a read, 0: its bytes are there, -EAGAIN: no room. Takes over the caller's hold on the file
  * unless there is no room. */
 static int place(struct fl_read *r, struct fl_read_undo *u, struct fl_file *file,
-                 struct fl_read_req *req)
+                 struct fl_read_req *req, bool lend)
 {
-    const uint64_t direct = fits_dst(file, req);
+    const uint64_t direct = fits_dst(file, req, lend);
     bool waits = true;
 
     if (!direct) {
-        const int code = fl_granule_place(r, u, file, req, &waits);
+        const int code = lend ? 0 : fl_granule_place(r, u, file, req, &waits);
         if (code)
             return code < 0 ? code : waits;
         if (coalesce(r, file, req)) {
@@ -297,8 +298,15 @@ static int no_room(struct fl_read *r, struct fl_read_req *const *reqs, unsigned 
 /* Reads in flight give descriptors back; without any there is nothing to wait for. */
 static int no_descriptor(struct fl_read *r, struct fl_read_req *req)
 {
+    const unsigned lent = atomic_load(&r->n_lent);
+
     if (r->open || r->issue || r->inflight || r->op_retry)
         return -EAGAIN;
+    if (lent) { // a borrower gives back the file, and then its block, which wakes us
+        if (!fl_ring_want(&r->arena, 1) || atomic_load(&r->n_lent) != lent)
+            fl_read_wake(r);
+        return -EAGAIN;
+    }
     fl_read_fail(r, req, FL_ERR(EMFILE), req->offset,
                  "no descriptor left to open it (ulimit -n); needed");
     return FL_ERR(EMFILE);
@@ -321,7 +329,7 @@ static int plan_once(struct fl_read *r, struct fl_read_req *const *reqs, unsigne
             code = code == -EAGAIN ? FL_ERR(EMFILE) : code;
             break;
         }
-        code = place(r, &undo, file, reqs[i]);
+        code = place(r, &undo, file, reqs[i], false);
         if (code < 0)
             fl_files_put(&r->files, file);
         else
@@ -333,8 +341,56 @@ static int plan_once(struct fl_read *r, struct fl_read_req *const *reqs, unsigne
     }
     for (struct fl_extent *x = undo.ready, *next; x; x = next) {
         next = x->next;
-        enqueue(r, x);
+        fl_extent_enqueue(r, x);
     }
+    return 0;
+}
+
+/* Hold the files of all requests. */
+static bool hold_files(struct fl_read *r, struct fl_read_req *const *reqs, unsigned n,
+                       struct fl_file **files)
+{
+    unsigned held = 0;
+
+    while (held < n && !get_file(r, reqs[held], &files[held]))
+        held++;
+    if (held == n)
+        return true;
+    while (held)
+        fl_files_put(&r->files, files[--held]);
+    reqs[0]->sample->err.code = 0; // whoever tries next will say it
+    return false;
+}
+
+/* Plan a sample that whoever gets it is to copy. As plan_once(), or 1: it must be read instead. */
+static int lend_once(struct fl_read *r, struct fl_read_req *const *reqs, unsigned n,
+                     unsigned *waiting)
+{
+    struct fl_file *files[FL_MAX_COLUMNS];
+    struct fl_read_undo undo;
+    unsigned placed = 0;
+
+    if (!hold_files(r, reqs, n, files))
+        return 1;
+    const bool cached = fl_cached_all(r, reqs, files, n);
+    undo_begin(r, &undo);
+    set_open_aside(r, &undo); // nobody joins the read of another
+    while (cached && placed < n && place(r, &undo, files[placed], reqs[placed], true) > 0)
+        placed++;
+    if (placed < n) {
+        for (unsigned i = placed; i < n; i++)
+            fl_files_put(&r->files, files[i]);
+        undo_all(r, &undo);
+        return cached ? -EAGAIN : 1;
+    }
+    set_open_aside(r, &undo);
+    struct fl_extent *x = undo.ready;
+    if (undo.open) {
+        x = x->next;
+        fl_extent_enqueue(r, undo.open);
+    }
+    fl_cached_lend(r, reqs[0]->sample, x);
+    *waiting = n;
     return 0;
 }
 
@@ -348,8 +404,11 @@ int fl_extent_plan(struct fl_read *r, struct fl_sample *s)
     atomic_store(&r->arena.wake_at, UINT64_MAX); // awake: taking back a plan must not wake us again
     fl_ring_reclaim(&r->arena);
     const unsigned n = sort_requests(s, reqs);
+    const bool ask = fl_cached_worth_asking(r, reqs, n);
     for (;;) {
-        code = plan_once(r, reqs, n, &waiting);
+        code = ask ? lend_once(r, reqs, n, &waiting) : 1;
+        if (code == 1)
+            code = plan_once(r, reqs, n, &waiting);
         if (code == FL_ERR(EMFILE) && !s->err.code)
             code = no_descriptor(r, reqs[0]);
         else if (code == -EAGAIN && !fl_granule_shed(r))

@@ -6,7 +6,8 @@
  *   extent    one range of one container on its way into one place; serves one request, or several
  * neighbours operation one attempt to read a part of an extent; large extents have several
  *
- *   fl_read_submit -> extents (read_extent.c) -> operations (read_op.c) -> fl_read_wait */
+ *   fl_read_submit -> extents (read_extent.c) -> operations (read_op.c) -> fl_read_wait
+ *                                             -> lent, copied by their borrower (read_cached.c) */
 #ifndef FL_READ_STATE_H
 #define FL_READ_STATE_H
 
@@ -21,7 +22,9 @@
 #define FL_READ_GAP ((uint64_t)16 << 10)
 #define FL_READ_OP_BYTES ((uint64_t)1 << 20) // longest operation
 #define FL_READ_DIRECT_DST 65536             // shorter requests with a dst are coalesced and copied
-#define FL_READ_REAP 64                      // operations taken from the backend at a time
+#define FL_READ_LEND_DST 4096                // likewise, where the borrower copies
+#define FL_READ_LEND_BYTES 8192 // shorter samples are read ahead: asking costs more than copying
+#define FL_READ_REAP 64         // operations taken from the backend at a time
 
 struct fl_extent {
     struct fl_file *file;
@@ -33,7 +36,7 @@ struct fl_extent {
     unsigned ops;        // of these, not ended
     unsigned n_reqs;
     struct fl_read_req *reqs, **reqs_end;
-    struct fl_extent *next;     // in the queue of extents with something to issue
+    struct fl_extent *next;     // in the queue of extents with something to issue, or of one loan
     struct fl_granule *granule; // it is kept for requests to come; NULL: not, or no longer
     bool finished;              // nothing left to read
 };
@@ -90,6 +93,12 @@ struct fl_read {
     /* Counters: written by the feeder alone, read by anyone. Relaxed: each stands for itself. */
     _Atomic uint64_t bytes_read, bytes_wanted, busy_ns, wait_in_ns, wait_out_ns;
     _Atomic int64_t reads, retries, samples, n_direct, n_buffered;
+    /* Loans (read_cached.c). */
+    unsigned cold_streak, cold_skip;      // cold samples in a row; samples not to be asked about
+    _Atomic unsigned n_lent;              // extents whose file and block a borrower holds
+    _Atomic(struct fl_sample *) returned; // not cached after all: a stack, linked by next
+    _Atomic int64_t copies, returns;
+    _Atomic uint64_t copied_bytes, copy_ns;
     bool wants_room; // the last submit found no memory: waiting now is waiting for the decoders
 };
 
@@ -109,6 +118,9 @@ static inline void fl_count_one(_Atomic int64_t *counter)
 
 /* Turn a sample's requests into extents. As fl_read_submit(). */
 int fl_extent_plan(struct fl_read *r, struct fl_sample *s);
+
+/* The extent may be issued. */
+void fl_extent_enqueue(struct fl_read *r, struct fl_extent *x);
 
 /* Nothing more joins the open extent: it may be issued. */
 void fl_extent_close_open(struct fl_read *r);
@@ -166,6 +178,24 @@ void fl_granule_flawed(struct fl_read *r, struct fl_extent *x);
 
 /* All requests of the extent are served; those that come now are served at once. */
 void fl_granule_finished(struct fl_extent *x);
+
+/* --- read_cached.c --- */
+
+/* May a sample with these requests be lent at all, and is it time to look again? */
+bool fl_cached_worth_asking(struct fl_read *r, struct fl_read_req *const *reqs, unsigned n);
+
+/* Are all of them in the page cache? Remembers the answer. */
+bool fl_cached_all(struct fl_read *r, struct fl_read_req *const *reqs, struct fl_file *const *files,
+                   unsigned n);
+
+/* The sample goes out with these extents, linked by next, unread. */
+void fl_cached_lend(struct fl_read *r, struct fl_sample *s, struct fl_extent *extents);
+
+/* Samples that were lent and found not to be cached: their extents are to be issued now. */
+void fl_cached_take_back(struct fl_read *r);
+
+/* A lent sample is no longer wanted. Any thread that has it. */
+void fl_cached_drop(struct fl_sample *s);
 
 /* --- read_op.c --- */
 

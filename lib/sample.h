@@ -18,6 +18,7 @@
 #include "span.h"
 
 struct fl_block;
+struct fl_extent;
 
 /* One contiguous range of one container. The plan fills the upper part, the read stage the lower.
  */
@@ -70,7 +71,9 @@ struct fl_sample {
 
     unsigned n_reads;
     struct fl_read_req reads[FL_MAX_COLUMNS];
-    unsigned reads_left;    // private to the read stage
+    unsigned reads_left; // private to the read stage
+    struct fl_extent
+        *unread;            // not NULL: its bytes are in the page cache, fl_read_copy() brings them
     struct fl_sample *next; // private to whoever holds the sample: queues link through it
 
     uint32_t on_gpu;  // columns, as bits, that the GPU decodes

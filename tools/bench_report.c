@@ -123,6 +123,10 @@ static void print_setting(const struct bench *b, const struct bench_result *r)
         printf("the page cache could not be asked");
     if (r->drive_bytes >= 0)
         printf("; %s came from the drive", cli_bytes(bytes, (double)r->drive_bytes));
+    if (s->cached_bytes)
+        printf("\n          cached reads: by the workers, %.0f%% of all bytes, %.1f GB/s of each",
+               s->bytes_read ? 100 * (double)s->cached_bytes / (double)s->bytes_read : 0,
+               s->cached_seconds > 0 ? (double)s->cached_bytes * 1e-9 / s->cached_seconds : 0);
     printf("\n\n");
 }
 
@@ -276,6 +280,9 @@ static void json_figures(struct json *j, const struct bench *b, const struct ben
     json_int(j, "bytes_read", (int64_t)s->bytes_read);
     json_int(j, "reads", s->reads);
     json_int(j, "bytes_wanted", (int64_t)s->bytes_wanted);
+    json_int(j, "cached_reads", s->cached_reads);
+    json_int(j, "cached_bytes", (int64_t)s->cached_bytes);
+    json_real(j, "cached_seconds", s->cached_seconds);
     json_int(j, "bytes_delivered", (int64_t)r->delivered);
     json_int(j, "decoded_cpu", s->decoded_cpu);
     json_int(j, "decoded_gpu", s->decoded_gpu);

@@ -179,6 +179,9 @@ static void subtract(FlLoaderStats *s, const FlLoaderStats *from)
     s->bytes_read -= from->bytes_read;
     s->bytes_wanted -= from->bytes_wanted;
     s->reads -= from->reads;
+    s->cached_reads -= from->cached_reads;
+    s->cached_bytes -= from->cached_bytes;
+    s->cached_seconds -= from->cached_seconds;
     s->retries -= from->retries;
     s->decoded_cpu -= from->decoded_cpu;
     s->decoded_gpu -= from->decoded_gpu;

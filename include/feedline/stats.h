@@ -48,6 +48,9 @@ typedef struct FlLoaderStats {
     uint64_t bytes_read;         ///< from the file system, alignment and coalescing included
     uint64_t bytes_wanted;       ///< of spans that the samples needed
     int64_t reads;               ///< read requests
+    int64_t cached_reads;        ///< of these, copies out of the page cache by the workers themselves
+    uint64_t cached_bytes;       ///< bytes of these
+    double cached_seconds;       ///< of the workers' time (part of stages[FL_STAGE_DECODE].busy)
     int64_t retries;             ///< short reads, EAGAIN, EINTR
     /* decoding */
     int64_t decoded_cpu, decoded_gpu; ///< pictures

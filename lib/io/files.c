@@ -10,16 +10,13 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "io/cached.h"
 
 #define FILES_MAX 4096
-#define SYSCALL_CACHESTAT 451 // Linux 6.5, the same number on every architecture
 #define WANT_DIOALIGN 0x2000u // STATX_DIOALIGN, Linux 6.1
-#define CACHE_WINDOWS 16
-#define CACHE_WINDOW_BYTES 65536
 
 /* struct statx up to the alignments, for C libraries whose own ends before them. */
 struct stat_dio {
@@ -142,7 +139,8 @@ static void file_drop(struct fl_files *f, struct fl_file *file)
 static bool evict(struct fl_files *f)
 {
     for (uint32_t i = f->oldest; i; i = f->table[i - 1].newer)
-        if (!f->table[i - 1].refs) {
+        // Acquire: who gave it back last is through with the descriptor (fl_files_put).
+        if (!atomic_load_explicit(&f->table[i - 1].refs, memory_order_acquire)) {
             file_drop(f, &f->table[i - 1]);
             return true;
         }
@@ -161,56 +159,6 @@ void fl_files_close(struct fl_files *f)
 }
 
 /* --- opening --- */
-
-/* Share of the places looked at that are cached, by cachestat(2). -1: the kernel has no such call
- * or refuses (newer kernels want the file to be the caller's own). */
-static int cached_by_stat(int fd, uint64_t size)
-{
-    struct {
-        uint64_t offset, length;
-    } range;
-    struct {
-        uint64_t cached, dirty, writeback, evicted, recently_evicted;
-    } got;
-    const unsigned n = size <= CACHE_WINDOWS * (uint64_t)CACHE_WINDOW_BYTES ? 1 : CACHE_WINDOWS;
-    const uint64_t length = n == 1 ? size : CACHE_WINDOW_BYTES;
-    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t cached = 0, pages = 0;
-
-    for (unsigned i = 0; i < n; i++) {
-        range.offset = n == 1 ? 0 : (size - length) / (n - 1) * i / page * page;
-        range.length = length;
-        if (syscall(SYSCALL_CACHESTAT, fd, &range, &got, 0))
-            return -1;
-        cached += got.cached;
-        pages += (length + page - 1) / page;
-    }
-    return pages ? (int)(100 * cached / pages) : -1;
-}
-
-/* The same by reads that refuse to wait for a drive. */
-static int cached_by_nowait(int fd, uint64_t size)
-{
-    char byte;
-    const struct iovec v = { .iov_base = &byte, .iov_len = 1 };
-    int hits = 0;
-
-    for (unsigned i = 0; i < CACHE_WINDOWS; i++) {
-        const ssize_t n = preadv2(fd, &v, 1, (off_t)((size - 1) / CACHE_WINDOWS * i), RWF_NOWAIT);
-        if (n < 0 && errno != EAGAIN)
-            return -1;
-        hits += n == 1;
-    }
-    return 100 * hits / CACHE_WINDOWS;
-}
-
-int fl_file_cached(int fd, uint64_t size)
-{
-    if (!size)
-        return -1;
-    const int share = cached_by_stat(fd, size);
-    return share >= 0 ? share : cached_by_nowait(fd, size);
-}
 
 static void note(struct fl_files *f, const char *what, int errno_)
 {
@@ -252,9 +200,11 @@ static int choose_mode(struct fl_files *f, struct fl_file *file, const struct st
 
     file->align = file->mem_align = 1;
     file->direct = false;
+    // Random reads gain nothing from read-ahead, and even asking what is cached would start it.
+    posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
     // Read past the page cache what is not in it; copying what is in it is cheaper than asking the
     // drive.
-    const bool cached = f->cfg.direct == FL_AUTO && fl_file_cached(file->fd, st->size) >= 50;
+    const bool cached = f->cfg.direct == FL_AUTO && fl_cached_share(file->fd, st->size) >= 50;
     const char *why = cached ? "the data is in the page cache" : "direct reads are off";
     if (!cached && f->cfg.direct != FL_OFF)
         why = try_direct(file, st, &errno_);
@@ -269,11 +219,10 @@ static int choose_mode(struct fl_files *f, struct fl_file *file, const struct st
     }
     if (f->cfg.direct == FL_AUTO)
         note(f, why, errno_);
-    // Without O_NONBLOCK, which only the open needed. Random reads gain nothing from read-ahead.
+    // Without O_NONBLOCK, which only the open needed.
     if (fcntl(file->fd, F_SETFL, 0))
         return fl_err_set(err, -errno, FL_STAGE_READ, "%s: cannot set flags: %s", path,
                           strerror(errno));
-    posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
     return 0;
 }
 
@@ -357,7 +306,8 @@ int fl_files_get(struct fl_files *f, uint32_t container, struct fl_file **out, F
             use_unlink(f, file);
             use_push(f, file);
         }
-        file->refs++;
+        // Relaxed: its holders get it from this thread, by other means.
+        atomic_fetch_add_explicit(&file->refs, 1, memory_order_relaxed);
         *out = file;
         return 0;
     }
@@ -395,14 +345,14 @@ int fl_files_get(struct fl_files *f, uint32_t container, struct fl_file **out, F
 void fl_files_put(struct fl_files *f, struct fl_file *file)
 {
     (void)f;
-    file->refs--;
+    // Release: this holder's use of the descriptor comes before it is closed (evict).
+    atomic_fetch_sub_explicit(&file->refs, 1, memory_order_release);
 }
 
 bool fl_files_go_buffered(struct fl_files *f, struct fl_file *file, int errno_)
 {
     if (!file->direct || fcntl(file->fd, F_SETFL, 0))
         return false;
-    posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
     file->direct = false;
     file->align = file->mem_align = 1;
     f->n_direct--;
@@ -432,6 +382,7 @@ int fl_files_reopen(struct fl_files *f, struct fl_file *file)
     close(fd);
     if (code)
         return code;
+    posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
     if (file->direct && fcntl(file->fd, F_SETFL, O_DIRECT))
         fl_files_go_buffered(f, file, errno);
     else if (!file->direct)

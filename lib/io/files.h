@@ -5,11 +5,14 @@
 #ifndef FL_IO_FILES_H
 #define FL_IO_FILES_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <feedline/config.h>
 #include <feedline/error.h>
+
+#include "io/cached.h"
 
 /* What the index knows of a container. */
 struct fl_container {
@@ -32,17 +35,18 @@ struct fl_read_source {
 
 struct fl_file {
     uint32_t container;
-    int fd;                // -1: not open
-    unsigned slot;         // place in the table, which is also its slot among registered files
-    unsigned refs;         // reads that need it; 0: may be closed
-    uint64_t size;         // bytes
-    uint32_t align;        // offsets and lengths must be multiples of it; 1: buffered
-    uint32_t mem_align;    // likewise addresses
-    bool direct;           // O_DIRECT is on
-    bool registered;       // in the backend's table
-    bool reopened;         // has been opened anew after ESTALE or EIO: once is enough
-    uint32_t hash_next;    // private: place + 1 of the next file in the same bucket, 0: none
-    uint32_t newer, older; // private: neighbours in order of use, place + 1
+    int fd;                 // -1: not open
+    unsigned slot;          // place in the table, which is also its slot among registered files
+    _Atomic unsigned refs;  // reads that need it; 0: may be closed
+    uint64_t size;          // bytes
+    uint32_t align;         // offsets and lengths must be multiples of it; 1: buffered
+    uint32_t mem_align;     // likewise addresses
+    bool direct;            // O_DIRECT is on
+    bool registered;        // in the backend's table
+    enum fl_cached_how how; // its page cache can be asked
+    bool reopened;          // has been opened anew after ESTALE or EIO: once is enough
+    uint32_t hash_next;     // private: place + 1 of the next file in the same bucket, 0: none
+    uint32_t newer, older;  // private: neighbours in order of use, place + 1
 };
 
 struct fl_files_cfg {
@@ -80,6 +84,8 @@ unsigned fl_files_max(const struct fl_files_cfg *cfg);
  * with *err filled: it cannot be opened, or is not the file that the index describes
  * (FL_ERR(ESTALE)). */
 int fl_files_get(struct fl_files *f, uint32_t container, struct fl_file **out, FlError *err);
+
+/* Any thread. */
 void fl_files_put(struct fl_files *f, struct fl_file *file);
 
 /* Go on without O_DIRECT, on the same inode. False: it was off already. errno_: what the kernel
@@ -94,9 +100,5 @@ int fl_files_reopen(struct fl_files *f, struct fl_file *file);
 /* Path of a container for an error text; "container N" if even that fails. Valid until the next
  * call. */
 const char *fl_files_path(struct fl_files *f, uint32_t container);
-
-/* Share (0 to 100) of the file's pages that are in the page cache, looked up at a few places; -1:
- * unknown. */
-int fl_file_cached(int fd, uint64_t size);
 
 #endif

@@ -48,6 +48,8 @@ struct fl_io_faults {
     double p_short; // share of reads that return a random part of what was asked for (at least one
                     // byte)
     double p_again; // share of reads that fail with -EAGAIN or -EINTR
+    double p_cold;  // share of ranges that count as not cached
+    double p_miss;  // share of copies of cached ranges that find them gone
     double p_error; // share of reads that fail with `error`
     int error;      // a negative errno; 0: FL_ERR(EIO)
     int64_t only_slot;  // 0: faults hit every file, n: only the file opened n-th
@@ -116,6 +118,11 @@ struct fl_io_ops {
     bool (*close)(struct fl_io *io);
 
     const struct fl_io_info *(*info)(const struct fl_io *io);
+
+    /* Stand-ins for io/cached.h, NULL: the page cache itself. Does the range count as cached (the
+     * feeder's thread)? What can be had of it without waiting (any thread)? */
+    bool (*cached)(struct fl_io *io, uint64_t offset, uint64_t length);
+    int64_t (*copy)(struct fl_io *io, const struct fl_io_op *op);
 };
 
 extern const struct fl_io_ops

@@ -6,6 +6,7 @@
 #include "io/io.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -35,7 +36,8 @@ struct memory {
     int64_t opened, taken;
     struct waiting *heap; // the earliest first
     unsigned n_heap;
-    pthread_mutex_t lock; // guards woken
+    _Atomic uint64_t asked, copied;
+    pthread_mutex_t lock; // guards woken; and the files against copies
     pthread_cond_t cond;
     bool woken;
 };
@@ -101,12 +103,25 @@ static bool memory_set_file(struct fl_io *io, unsigned slot, int fd)
     struct content *c = &m->files[slot];
     const int64_t nth = c->nth; // of a file that is being opened anew
 
+    pthread_mutex_lock(&m->lock); // of another file's slot at most, but nobody need prove it
     free(c->bytes);
     *c = (struct content){ 0 };
-    if (fd < 0)
-        return true;
-    c->nth = nth ? nth : ++m->opened;
-    return load(c, fd);
+    if (fd >= 0)
+        c->nth = nth ? nth : ++m->opened;
+    const bool loaded = fd < 0 || load(c, fd);
+    pthread_mutex_unlock(&m->lock);
+    return loaded;
+}
+
+static bool memory_cached(struct fl_io *io, uint64_t offset, uint64_t length)
+{
+    struct memory *m = self(io);
+    struct fl_rng r;
+
+    (void)offset;
+    (void)length;
+    fl_rng_init(&r, m->faults.seed, 1, atomic_fetch_add(&m->asked, 1), FL_RNG_USER, 0);
+    return fl_rng_double(&r) >= m->faults.p_cold;
 }
 
 static int memory_find_buffer(const struct fl_io *io, const uint8_t *buf, size_t bytes)
@@ -138,6 +153,20 @@ static int64_t read_op(const struct memory *m, const struct fl_io_op *op, struct
         n = 1 + (size_t)fl_rng_below(r, n - 1);
     memcpy(op->buf, c->bytes + op->offset * (n > 0), n);
     return (int64_t)n;
+}
+
+static int64_t memory_copy(struct fl_io *io, const struct fl_io_op *op)
+{
+    struct memory *m = self(io);
+    struct fl_rng r;
+
+    fl_rng_init(&r, m->faults.seed, 2, atomic_fetch_add(&m->copied, 1), FL_RNG_USER, 0);
+    if (fl_rng_double(&r) < m->faults.p_miss)
+        return -EAGAIN;
+    pthread_mutex_lock(&m->lock);
+    const int64_t n = read_op(m, op, &r);
+    pthread_mutex_unlock(&m->lock);
+    return n;
 }
 
 static void sift_up(struct memory *m, unsigned i, struct waiting w)
@@ -260,4 +289,6 @@ const struct fl_io_ops fl_io_memory = {
     .cancel = memory_cancel,
     .close = memory_close,
     .info = memory_info,
+    .cached = memory_cached,
+    .copy = memory_copy,
 };

@@ -25,6 +25,11 @@ static const struct {
     { "pieces kept for neighbours", { .io = FL_IO_AUTO, .around = 65536 } },
     { "pieces kept, small memory", { .io = FL_IO_AUTO, .around = 65536, .bytes = 4000000 } },
     { "pieces kept, direct", { .io = FL_IO_AUTO, .around = 16384, .direct = FL_ON } },
+    { "lent", { .io = FL_IO_AUTO, .direct = FL_OFF, .lend = true } },
+    { "lent where cached, small memory", { .io = FL_IO_AUTO, .lend = true, .bytes = 4000000 } },
+    { "lent, pread", { .io = FL_IO_PREAD, .direct = FL_OFF, .lend = true } },
+    { "lent, else pieces kept",
+      { .io = FL_IO_AUTO, .direct = FL_OFF, .lend = true, .around = 65536 } },
     { "memory", { .faults = &no_faults } },
 };
 

@@ -10,18 +10,25 @@ static const struct fl_io_faults slow = {
     .seed = 9, .delay_ns = 300000, .p_short = 0.1, .p_again = 0.05
 };
 
+static const struct fl_io_faults fickle = {
+    .seed = 10, .p_short = 0.1, .p_again = 0.05, .p_cold = 0.1, .p_miss = 0.2
+};
+
 static const struct {
     const char *name;
     FlIo io;
     FlSwitch direct;
     const struct fl_io_faults *faults;
     uint64_t around;
+    bool lend;
 } backends[] = {
-    { "io_uring", FL_IO_AUTO, FL_AUTO, NULL, 0 },
-    { "io_uring, direct", FL_IO_AUTO, FL_ON, NULL, 0 },
-    { "pieces kept", FL_IO_AUTO, FL_ON, NULL, 131072 },
-    { "pread", FL_IO_PREAD, FL_AUTO, NULL, 0 },
-    { "memory, slow and short", FL_IO_AUTO, FL_AUTO, &slow, 65536 },
+    { "io_uring", FL_IO_AUTO, FL_AUTO, NULL, 0, false },
+    { "io_uring, direct", FL_IO_AUTO, FL_ON, NULL, 0, false },
+    { "pieces kept", FL_IO_AUTO, FL_ON, NULL, 131072, false },
+    { "pread", FL_IO_PREAD, FL_AUTO, NULL, 0, false },
+    { "memory, slow and short", FL_IO_AUTO, FL_AUTO, &slow, 65536, false },
+    { "lent", FL_IO_AUTO, FL_OFF, NULL, 0, true },
+    { "lent and often given back", FL_IO_AUTO, FL_AUTO, &fickle, 0, true },
 };
 
 /* A queue of samples between feeder and workers. */
@@ -37,7 +44,7 @@ struct house {
     struct fl_read *r;
     struct line line;
     int64_t n;
-    _Atomic int64_t good;
+    _Atomic int64_t good, over;
     _Atomic bool quit; // the feeder leaves in the middle
     bool drained;
 };
@@ -62,6 +69,10 @@ static void *work(void *arg)
         pthread_mutex_unlock(&h->line.lock);
         if (fl_rng_below(&rng, 50) == 0)
             usleep(500);
+        if (s->unread && !fl_read_copy(h->r, s)) {
+            pthread_mutex_lock(&h->line.lock);
+            continue; // it comes again
+        }
         if (!s->err.code && fx_same(h->fx, s))
             atomic_fetch_add(&h->good, 1);
         fl_read_release(s);
@@ -69,7 +80,7 @@ static void *work(void *arg)
         was_dry = !h->line.spare;
         s->next = h->line.spare;
         h->line.spare = s;
-        if (was_dry)
+        if (atomic_fetch_add(&h->over, 1) + 1 == h->n || was_dry)
             fl_read_wake(h->r); // the feeder may have run out of samples
     }
     pthread_mutex_unlock(&h->line.lock);
@@ -101,20 +112,23 @@ static void *feed(void *arg)
 {
     struct house *h = arg;
     struct fl_sample *next = NULL, *done[32];
-    int64_t sent = 0, back = 0;
+    int64_t sent = 0;
     struct fl_rng rng;
 
-    while (back < h->n && !atomic_load(&h->quit)) {
+    while (atomic_load(&h->over) < h->n && !atomic_load(&h->quit)) {
         while (next || (sent < h->n && (next = take_spare(&h->line)))) {
             if (next->id != sent + 1) {
                 next->id = sent + 1;
                 fl_rng_init(&rng, 21, 0, (uint64_t)sent, FL_RNG_USER, 0);
                 fx_draw(h->fx, next, &rng);
             }
-            if (fl_read_submit(h->r, next))
+            const int err = fl_read_submit(h->r, next);
+            if (err < 0)
                 break;
             next->id = sent + 1;
             sent++;
+            if (err)
+                hand_on(&h->line, &next, 1);
             next = NULL;
         }
         if (sent == h->n)
@@ -125,7 +139,6 @@ static void *feed(void *arg)
             break;
         }
         hand_on(&h->line, done, n);
-        back += n;
     }
     h->drained = fl_read_stop(h->r);
     return NULL;
@@ -144,6 +157,7 @@ static void run_house(struct fx *fx, size_t backend, int64_t n, int64_t quit_aft
     cfg.direct = backends[backend].direct;
     cfg.faults = backends[backend].faults;
     cfg.around = backends[backend].around;
+    cfg.lend = backends[backend].lend;
     pthread_mutex_init(&h.line.lock, NULL);
     pthread_cond_init(&h.line.cond, NULL);
     memset(pool, 0, sizeof(pool));
@@ -191,6 +205,7 @@ static void close_in_flight(struct fx *fx, size_t backend)
         cfg.direct = backends[backend].direct;
         cfg.faults = backends[backend].faults;
         cfg.around = backends[backend].around;
+        cfg.lend = backends[backend].lend;
         cfg.depth = 128;
         cfg.coalesce = 1;
         T_EQ(fl_read_open(&r, &cfg), 0);
@@ -202,7 +217,7 @@ static void close_in_flight(struct fx *fx, size_t backend)
             s[n].reads[0] = (struct fl_read_req){ .container = 0,
                                                   .offset = 20000 * (uint64_t)n,
                                                   .length = 9000 };
-            if (fl_read_submit(r, &s[n]))
+            if (fl_read_submit(r, &s[n]) < 0)
                 break;
         }
         T_OK(n > 100);
