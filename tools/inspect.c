@@ -57,6 +57,9 @@ static void print_field(const FlFieldInfo *f, int64_t n_samples)
         printf("  in the index");
     if (f->sliced)
         printf(", %s sliced", cli_count(count, f->sliced));
+    if (f->entry_points)
+        printf(", %s with entry points (%.0f bytes each)", cli_count(count, f->entry_points),
+               (double)f->entry_bytes / (double)f->entry_points);
     if (f->count < n_samples)
         printf(", %s samples lack it", cli_count(count, n_samples - f->count));
     printf("\n");
@@ -109,7 +112,8 @@ static void print_span(const struct inspect *in, const FlFieldSpan *s)
             printf(", %u x %u, %u components", s->width, s->height, s->components);
         if (s->orientation > 1)
             printf(", EXIF orientation %u", s->orientation);
-        printf("%s%s\n", s->sliced ? ", sliced" : "", s->damaged ? ", damaged" : "");
+        printf("%s%s%s\n", s->sliced ? ", sliced" : "", s->entry_points ? ", entry points" : "",
+               s->damaged ? ", damaged" : "");
     }
 }
 
@@ -144,6 +148,8 @@ static int json_dataset(const struct inspect *in, struct json *j)
         json_int(j, "max_bytes", (int64_t)f.max_bytes);
         json_bool(j, "image", f.is_image);
         json_int(j, "sliced", f.sliced);
+        json_int(j, "entry_points", f.entry_points);
+        json_int(j, "entry_bytes", (int64_t)f.entry_bytes);
         json_close(j, '}');
     }
     json_close(j, ']');
@@ -169,6 +175,7 @@ static void json_span(struct json *j, const FlFieldSpan *s)
             json_int(j, "components", s->components);
             json_int(j, "orientation", s->orientation);
             json_bool(j, "sliced", s->sliced);
+            json_bool(j, "entry_points", s->entry_points);
             json_bool(j, "damaged", s->damaged);
         }
     }

@@ -37,6 +37,9 @@ typedef struct FlDatasetOptions {
     FlProgressFn progress;    ///< while an index is built; may be NULL
     void *progress_cookie;
     int32_t n_threads;        ///< for building an index; 0: four for each processor that the process may use
+    bool entry_points;        ///< for building an index: note entry points of baseline JPEGs, so that crops of unmodified
+                              ///< files read and decode only what they need, and a GPU can decode them: reads every
+                              ///< picture once; about 2% of their size. An index without them counts as stale then
 } FlDatasetOptions;
 
 #define FL_DATASET_OPTIONS_DEFAULT { .struct_size = sizeof(FlDatasetOptions) }
@@ -56,6 +59,8 @@ typedef struct FlFieldInfo {
     uint64_t max_bytes; ///< longest
     bool is_image;      ///< the index holds picture sizes for this field
     int64_t sliced;     ///< pictures stored as sliced JPEG
+    int64_t entry_points; ///< pictures that have entry points in the index
+    uint64_t entry_bytes; ///< of these in the index
 } FlFieldInfo;
 
 /** What a dataset holds. */
@@ -87,6 +92,7 @@ typedef struct FlFieldSpan {
     uint8_t components;     ///< 1 grey, 3 colour, 4 CMYK or YCCK; 0 if unknown
     bool sliced;            ///< a sliced JPEG: any rectangle can be cut out without decoding the rest
     bool damaged;           ///< the codec warned while the dataset was made
+    bool entry_points;      ///< a crop can be read and decoded from the middle of the file
 } FlFieldSpan;
 
 #ifdef __cplusplus

@@ -37,6 +37,8 @@ struct build {
     struct fl_skips skips;
     int64_t pictures, unreadable;
     char unreadable_name[256];
+    int64_t with, without[FL_N_WITHOUT]; // pictures with entry points, and those that got none
+    uint64_t with_bytes;
     int jpg, cls;                      // class folders: fields
     bool not_int[FL_INDEX_MAX_FIELDS]; // by the writer's number of the integer field
     int int_of[FL_INDEX_MAX_FIELDS];   // likewise: number of the same field as bytes, plus 1
@@ -115,10 +117,11 @@ static int join_picture(struct build *b, int field, const struct fl_piece *p,
     uint32_t ids[FL_SLICE_HEADERS];
     int err = f->image.width ? fl_index_writer_image(b->w, field, &f->image) : 0;
 
-    if (err || !f->slices)
+    if (err || !f->blob)
         return err;
-    const struct fl_found_slices *s =
-        (const struct fl_found_slices *)p->slices.data + f->slices - 1;
+    const struct fl_found_picture *s =
+        (const struct fl_found_picture *)p->pictures.data + f->blob - 1;
+    uint8_t *const blob = p->blobs.data + s->blob;
     for (int i = 0; i < FL_SLICE_HEADERS; i++) {
         const int64_t id =
             fl_index_writer_header(b->w, p->blobs.data + s->headers[i], s->header_len[i]);
@@ -126,8 +129,12 @@ static int join_picture(struct build *b, int field, const struct fl_piece *p,
             return (int)id;
         ids[i] = (uint32_t)id;
     }
-    fl_slice_blob_set_ids(p->blobs.data + s->blob, s->blob_len, ids);
-    return fl_index_writer_slices(b->w, field, p->blobs.data + s->blob, s->blob_len);
+    fl_slice_blob_set_ids(blob, s->blob_len, ids);
+    if (f->image.flags & FL_IMAGE_SLICED)
+        return fl_index_writer_slices(b->w, field, blob, s->blob_len);
+    b->with++;
+    b->with_bytes += s->blob_len;
+    return fl_index_writer_entries(b->w, field, blob, s->blob_len);
 }
 
 /* The writer's number of a member's field; may-be integers have two. */
@@ -201,7 +208,9 @@ static int join_piece(struct build *b, const struct fl_piece *p)
     for (int i = 0; i < FL_N_SKIPS; i++)
         b->skips.n[i] += p->skips.n[i];
     b->skips.no_end += p->skips.no_end;
-    b->pictures += p->pictures;
+    b->pictures += p->pictures_seen;
+    for (int i = 0; i < FL_N_WITHOUT; i++)
+        b->without[i] += p->without[i];
     if (p->unreadable && !b->unreadable)
         memcpy(b->unreadable_name, p->unreadable_name, sizeof(b->unreadable_name));
     b->unreadable += p->unreadable;
@@ -228,6 +237,7 @@ static void *begin_thread(void *cookie)
     c->format = b->format;
     c->listing = &b->listing;
     c->keep_sidecars = b->opt->keep_sidecars;
+    c->entry_points = b->opt->entry_points;
     c->progress = &b->progress;
     c->stop = &b->ordered.stop;
     return c;
@@ -356,6 +366,8 @@ static int begin_writer(struct build *b)
                                    b->format == &fl_format_folder ? FL_KIND_FOLDER : FL_KIND_TAR)))
         return err;
     fl_index_writer_options(b->w, fl_options_hash(b->opt), b->opt->keep_sidecars);
+    if (b->opt->entry_points)
+        fl_index_writer_entry_points(b->w);
     for (size_t i = 0; i < b->listing.dirs.len / sizeof(*dirs); i++)
         if ((err = fl_index_writer_dir(b->w, fl_listing_path(&b->listing, dirs[i].path),
                                        dirs[i].mtime_ns, dirs[i].hash)))
@@ -372,6 +384,19 @@ static int begin_writer(struct build *b)
     return 0;
 }
 
+static void say_entries(const struct build *b)
+{
+    const int64_t *n = b->without;
+
+    fl_log(b->log, FL_LOG_INFO,
+           "%s: entry points for %" PRId64 " of %" PRId64
+           " pictures, %.0f bytes each; none for %" PRId64 " progressive ones, %" PRId64
+           " of two or four components, %" PRId64 " of other coding, %" PRId64 " damaged",
+           b->path, b->with, b->pictures, (double)b->with_bytes / (double)(b->with ? b->with : 1),
+           n[FL_WITHOUT_PROGRESSIVE], n[FL_WITHOUT_COMPONENTS], n[FL_WITHOUT_CODING],
+           n[FL_WITHOUT_DAMAGED]);
+}
+
 /* Say once what was left out and what looks odd. */
 static void say_what_was_seen(const struct build *b, int64_t skipped)
 {
@@ -384,6 +409,8 @@ static void say_what_was_seen(const struct build *b, int64_t skipped)
                " without a field in their name, %" PRId64 " of other types",
                b->path, skipped, n[FL_SKIP_DIRECTORY], n[FL_SKIP_LINK], n[FL_SKIP_DEVICE],
                n[FL_SKIP_SIDECAR], n[FL_SKIP_NAME], n[FL_SKIP_TYPE]);
+    if (b->opt->entry_points)
+        say_entries(b);
     if (b->skips.no_end)
         fl_log(b->log, FL_LOG_WARNING,
                "%s: %" PRId64

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "jpeg/direct.h"
 
 #define WINDOW 16384u // bytes of a read: a member's header and the beginning of a picture
 #define MAX_JPEG_HEADER (1u << 24) // bytes before the frame header: profiles, thumbnails
@@ -148,12 +149,27 @@ static int keep(struct fl_piece *p, const struct fl_slice_bytes *bytes, size_t *
     return fl_bytes_add(&p->blobs, bytes->data, bytes->len);
 }
 
+/* Keep a picture's slice table or entry points, as `flag` says. */
+static int keep_parts(struct visit *v, const struct fl_slice_parts *parts, uint8_t flag,
+                      struct fl_found *f)
+{
+    struct fl_piece *p = v->p;
+    struct fl_found_picture s;
+    int err = keep(p, &parts->blob, &s.blob, &s.blob_len);
+
+    for (int i = 0; !err && i < FL_SLICE_HEADERS; i++)
+        err = keep(p, &parts->headers[i], &s.headers[i], &s.header_len[i]);
+    if (err || fl_bytes_add(&p->pictures, &s, sizeof(s)))
+        return no_memory(v->c->src.path);
+    f->blob = (uint32_t)(p->pictures.len / sizeof(s));
+    f->image.flags |= flag;
+    return 0;
+}
+
 /* A picture with restart markers may be a sliced one: then its table is made again, which takes all of it. */
 static int slice_picture(struct visit *v, const struct fl_member *m, struct fl_found *f)
 {
     struct fl_collector *c = v->c;
-    struct fl_piece *p = v->p;
-    struct fl_found_slices s;
     struct fl_slice_parts parts;
     const uint8_t *bytes = fl_source_get(&c->src, m->offset, m->size, NULL);
     int err;
@@ -164,13 +180,42 @@ static int slice_picture(struct visit *v, const struct fl_member *m, struct fl_f
         return no_memory(c->src.path);
     if ((err = fl_slicer_table(c->slicer, bytes, m->size, &parts)))
         return err == FL_ERR(ENOMEM) ? no_memory(c->src.path) : 0;
-    err = keep(p, &parts.blob, &s.blob, &s.blob_len);
-    for (int i = 0; !err && i < FL_SLICE_HEADERS; i++)
-        err = keep(p, &parts.headers[i], &s.headers[i], &s.header_len[i]);
-    if (err || fl_bytes_add(&p->slices, &s, sizeof(s)))
-        return no_memory(c->src.path);
-    f->slices = (uint32_t)(p->slices.len / sizeof(s));
-    f->image.flags |= FL_IMAGE_SLICED;
+    return keep_parts(v, &parts, FL_IMAGE_SLICED, f);
+}
+
+/* What the header says against entry points; FL_N_WITHOUT: nothing. */
+static enum fl_without obstacle(const struct fl_jpeg_header *h)
+{
+    if (h->sof == FL_SOF_PROGRESSIVE)
+        return FL_WITHOUT_PROGRESSIVE;
+    if (h->sof > FL_SOF_EXTENDED || h->precision != 8)
+        return FL_WITHOUT_CODING;
+    return h->components == 1 || h->components == 3 ? FL_N_WITHOUT : FL_WITHOUT_COMPONENTS;
+}
+
+/* Entry points take a pass over all of the picture. */
+static int enter_picture(struct visit *v, const struct fl_member *m, const struct fl_jpeg_header *h,
+                         struct fl_found *f)
+{
+    struct fl_collector *c = v->c;
+    enum fl_without why = obstacle(h);
+    struct fl_slice_parts parts;
+    const uint8_t *bytes;
+    FlError err;
+
+    if (why == FL_N_WITHOUT) {
+        if (!(bytes = fl_source_get(&c->src, m->offset, m->size, NULL)))
+            return fl_err_slot()->code;
+        if (!c->direct && !(c->direct = fl_direct_new(1 << 20, 0, FL_CPU_BEST)))
+            return no_memory(c->src.path);
+        const int code = fl_direct_entries(c->direct, bytes, m->size, &parts, &err);
+        if (code == FL_ERR(ENOMEM))
+            return no_memory(c->src.path);
+        if (!code)
+            return keep_parts(v, &parts, FL_IMAGE_ENTRIES, f);
+        why = code == FL_ERR(EBADMSG) ? FL_WITHOUT_DAMAGED : FL_WITHOUT_CODING;
+    }
+    v->p->without[why]++;
     return 0;
 }
 
@@ -178,14 +223,19 @@ static int look_at_picture(struct visit *v, const struct fl_member *m, struct fl
 {
     struct fl_piece *p = v->p;
     struct fl_jpeg_header h;
+    int err = 0;
 
-    p->pictures++;
-    if (read_header(&v->c->src, m->offset, m->size, &h) && fl_picture_of_header(&h, &f->image)) {
-        return h.restart && h.sof == FL_SOF_BASELINE ? slice_picture(v, m, f) : 0;
+    p->pictures_seen++;
+    if (!read_header(&v->c->src, m->offset, m->size, &h) || !fl_picture_of_header(&h, &f->image)) {
+        if (!p->unreadable++)
+            snprintf(p->unreadable_name, sizeof(p->unreadable_name), "%s", m->name);
+        return 0;
     }
-    if (!p->unreadable++)
-        snprintf(p->unreadable_name, sizeof(p->unreadable_name), "%s", m->name);
-    return 0;
+    if (h.restart && h.sof == FL_SOF_BASELINE)
+        err = slice_picture(v, m, f);
+    if (!err && v->c->entry_points && !f->blob)
+        err = enter_picture(v, m, &h, f);
+    return err;
 }
 
 /* ---- members ---- */
@@ -367,6 +417,8 @@ void fl_collector_free(struct fl_collector *c)
     fl_source_free(&c->src);
     fl_slicer_free(c->slicer);
     c->slicer = NULL;
+    fl_direct_free(c->direct);
+    c->direct = NULL;
     fl_bytes_free(&c->path);
     free(c->table);
     c->table = NULL;
@@ -377,7 +429,7 @@ void fl_piece_free(struct fl_piece *p)
     fl_bytes_free(&p->found);
     fl_bytes_free(&p->walked);
     fl_bytes_free(&p->keys);
-    fl_bytes_free(&p->slices);
+    fl_bytes_free(&p->pictures);
     fl_bytes_free(&p->blobs);
     free(p->fields);
     p->fields = NULL;

@@ -23,14 +23,14 @@ struct fl_found {
     int64_t value;               // if is_int
     struct fl_index_image image; // all zero: no picture
     uint32_t key_at, key_len;    // in fl_piece.keys; first_of_sample only
-    uint32_t slices;             // number in fl_piece.slices plus 1; 0: not a sliced JPEG
-    uint16_t field;              // in fl_piece.fields
+    uint32_t blob;  // number in fl_piece.pictures plus 1; 0: no slice table and no entry points
+    uint16_t field; // in fl_piece.fields
     bool first_of_sample, is_int;
     uint32_t container; // counted from the piece's first one
 };
 
-/* Slice table and header strings of a picture: places in fl_piece.blobs. */
-struct fl_found_slices {
+/* Slice table or entry points, and header strings, of a picture: places in fl_piece.blobs. */
+struct fl_found_picture {
     size_t blob, blob_len;
     size_t headers[FL_SLICE_HEADERS], header_len[FL_SLICE_HEADERS];
 };
@@ -41,20 +41,30 @@ struct fl_walked {
     int64_t mtime_ns;
 };
 
+/* Why a picture that is not a sliced JPEG has no entry points. */
+enum fl_without {
+    FL_WITHOUT_PROGRESSIVE = 0,
+    FL_WITHOUT_COMPONENTS, // two, or four
+    FL_WITHOUT_CODING,     // arithmetic, lossless, 12 or 16 bits, several scans, unusual headers
+    FL_WITHOUT_DAMAGED,    // libjpeg-turbo would warn of it
+    FL_N_WITHOUT
+};
+
 /* Containers [first, first + n) of the listing. */
 struct fl_piece {
     size_t first, n;
     struct fl_bytes found;  // struct fl_found, in file order
     struct fl_bytes walked; // struct fl_walked, n of them
     struct fl_bytes keys;
-    struct fl_bytes slices; // struct fl_found_slices
+    struct fl_bytes pictures; // struct fl_found_picture
     struct fl_bytes blobs;
     int n_fields;
     char (*fields)[FL_FIELD_NAME_MAX];
     struct fl_skips skips;
-    int64_t pictures, unreadable; // pictures; those without a header that could be parsed
-    char unreadable_name[256];    // the first of these, "" if none
-    FlError err;                  // code 0: all is well
+    int64_t pictures_seen, unreadable; // those without a header that could be parsed
+    char unreadable_name[256];         // the first of these, "" if none
+    int64_t without[FL_N_WITHOUT]; // pictures that got no entry points though these were asked for
+    FlError err;                   // code 0: all is well
 };
 
 /* Counters that the thread in front of the progress bar reads meanwhile. */
@@ -67,11 +77,12 @@ struct fl_collect_progress {
 struct fl_collector {
     const struct fl_format *format;
     const struct fl_listing *listing;
-    bool keep_sidecars;
+    bool keep_sidecars, entry_points;
     struct fl_collect_progress *progress;
     const atomic_bool *stop; // give up soon
     struct fl_source src;
     struct fl_slicer *slicer; // made when the first picture with restart markers comes
+    struct fl_direct *direct; // made when the first picture that needs entry points comes
     struct fl_bytes path;
     uint32_t *table; // keys of the container, open addressing: index of its first member + 1
     size_t slots, used;

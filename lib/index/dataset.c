@@ -85,6 +85,7 @@ static int try_index(struct opening *o)
 
     if (!err && (err = fl_stale_check(o->ix, o->root, &o->opt, &o->log, &o->mtimes))) {
         const FlError why = *fl_err_slot();
+        o->opt.entry_points |= fl_index_info(o->ix)->entry_points; // of the one that is made anew
         fl_index_close(&o->ix);
         fl_err_raise(&why);
     }

@@ -57,6 +57,7 @@ _Static_assert(sizeof(struct fl_index_header) == 96, "on-disk layout");
  * extension. KEEP_SIDECARS: sidecar files were taken for data. */
 #define FL_INDEX_KEYS_ARE_PATHS 1u
 #define FL_INDEX_KEEP_SIDECARS 2u
+#define FL_INDEX_ENTRY_POINTS 4u // made where there can be any
 
 enum fl_section_type {
     FL_SEC_CONTAINERS = 1,  // struct fl_index_file each
@@ -92,7 +93,8 @@ struct fl_index_section {
     uint64_t count;   // items
     uint64_t offset;  // logical
     uint64_t length;  // bytes = count * item
-    uint64_t reserved;
+    uint64_t
+        note; // FL_SEC_ENTRY_OFFSETS: blobs that are not empty; FL_SEC_ENTRIES: bytes of the longest
 };
 _Static_assert(sizeof(struct fl_index_section) == 48, "on-disk layout");
 

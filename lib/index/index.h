@@ -44,6 +44,7 @@ _Static_assert(sizeof(struct fl_index_image) == 8, "on-disk layout");
 #define FL_IMAGE_SLICED 1u  // has a slice blob: any rectangle can be cut out
 #define FL_IMAGE_DAMAGED 2u // the codec warned while the dataset was made
 #define FL_IMAGE_PROGRESSIVE 4u
+#define FL_IMAGE_ENTRIES 8u // has entry points
 
 struct fl_index_field {
     const char *name;
@@ -54,6 +55,8 @@ struct fl_index_field {
     int64_t count;
     uint64_t bytes, max_bytes;
     int64_t sliced;
+    int64_t entries;                       // pictures with entry points
+    uint64_t entry_bytes, longest_entries; // of their blobs, all and the longest
 };
 
 struct fl_index_info {
@@ -65,6 +68,7 @@ struct fl_index_info {
     int64_t skipped;
     uint64_t options;
     bool keep_sidecars;
+    bool entry_points; // were asked for when it was built
     enum fl_index_kind kind;
 };
 
@@ -114,7 +118,7 @@ int fl_index_image(const struct fl_index *ix, int32_t field, int64_t sample,
 int fl_index_slices(const struct fl_index *ix, int32_t field, int64_t sample, void *buf, size_t cap,
                     size_t *len);
 
-/* A sample's entry points, by the same rules; opaque throughout. */
+/* A sample's entry points (jpeg/entry.h), by the same rules; ids lie where a slice blob has them. */
 int fl_index_entries(const struct fl_index *ix, int32_t field, int64_t sample, void *buf,
                      size_t cap, size_t *len);
 

@@ -181,8 +181,11 @@ static int add_field(struct layout *l, const struct fl_writer_field *f, int numb
         add(l, FL_SEC_IMAGE, i, sizeof(struct fl_index_image), f->images.data, f->images.len);
     if (f->slices.offsets.len)
         add_blobs(l, FL_SEC_SLICE_OFFSETS, i, &f->slices);
-    if (f->entries.offsets.len)
+    if (f->entries.offsets.len) {
         add_blobs(l, FL_SEC_ENTRY_OFFSETS, i, &f->entries);
+        l->table[l->header.n_sections - 2].note = f->entries.n;
+        l->table[l->header.n_sections - 1].note = f->entries.longest;
+    }
     return 0;
 }
 
@@ -276,7 +279,8 @@ static void seal_header(struct layout *l, const struct fl_index_writer *w)
     h->data = (bytes + FL_INDEX_DATA_ALIGN - 1) / FL_INDEX_DATA_ALIGN * FL_INDEX_DATA_ALIGN;
     h->kind = (uint32_t)w->kind;
     h->flags = (w->keys_are_paths ? FL_INDEX_KEYS_ARE_PATHS : 0) |
-               (w->keep_sidecars ? FL_INDEX_KEEP_SIDECARS : 0);
+               (w->keep_sidecars ? FL_INDEX_KEEP_SIDECARS : 0) |
+               (w->entry_points ? FL_INDEX_ENTRY_POINTS : 0);
     h->skipped = (uint64_t)w->skipped;
     h->options = w->options;
     // Header and table are neighbours in struct layout, as in the file.

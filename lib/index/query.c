@@ -59,7 +59,9 @@ int fl_dataset_field(const FlDataset *ds, int32_t i, FlFieldInfo *info)
                            .bytes = f->bytes,
                            .max_bytes = f->max_bytes,
                            .is_image = f->is_image,
-                           .sliced = f->sliced };
+                           .sliced = f->sliced,
+                           .entry_points = f->entries,
+                           .entry_bytes = f->entry_bytes };
     return 0;
 }
 
@@ -107,6 +109,7 @@ static int fill_span(const struct fl_index *ix, int64_t sample, int32_t field, F
     out->components = image.components;
     out->sliced = image.flags & FL_IMAGE_SLICED;
     out->damaged = image.flags & FL_IMAGE_DAMAGED;
+    out->entry_points = image.flags & FL_IMAGE_ENTRIES;
     return 0;
 }
 

@@ -169,7 +169,7 @@ static int take_section(struct fl_index *ix, const struct fl_index_section *s, u
         s->count > INT64_MAX / 64 || s->count * s->item != s->length || s->offset > payload ||
         s->length > payload - s->offset)
         return damaged(ix, "the section table does not make sense");
-    *to = (struct fl_section){ s->offset, s->count, s->length, s->item, true };
+    *to = (struct fl_section){ s->offset, s->count, s->length, s->note, s->item, true };
     return 0;
 }
 
@@ -294,6 +294,12 @@ static int check_fields(struct fl_index *ix)
         struct fl_reader_field *f = &ix->fields[i];
         f->pub.has_slices = f->slices.offsets.there && f->slices.bytes.there;
         f->pub.has_entries = f->entries.offsets.there && f->entries.bytes.there;
+        if (f->pub.has_entries) {
+            const uint64_t n = f->entries.offsets.note, most = f->entries.bytes.length;
+            f->pub.entries = n < (uint64_t)ix->info.n_samples ? (int64_t)n : ix->info.n_samples;
+            f->pub.entry_bytes = most;
+            f->pub.longest_entries = f->entries.bytes.note < most ? f->entries.bytes.note : most;
+        }
         if (f->pub.kind == FL_FIELD_BYTES ? !f->spans.there : !f->ints.there)
             return damaged(ix, "a field has no table");
         if (f->pub.is_image && !f->image.there)
@@ -354,6 +360,7 @@ static int open_index(struct fl_index *ix, uint64_t file_bytes, uint64_t cache_b
                                        .kind = (enum fl_index_kind)h.kind };
     ix->keys_are_paths = h.flags & FL_INDEX_KEYS_ARE_PATHS;
     ix->info.keep_sidecars = h.flags & FL_INDEX_KEEP_SIDECARS;
+    ix->info.entry_points = h.flags & FL_INDEX_ENTRY_POINTS;
     if (!(ix->blocks = calloc(1, sizeof(*ix->blocks)))) {
         err = no_memory(ix);
         goto out;

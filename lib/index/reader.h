@@ -8,7 +8,7 @@
 
 /* A section as found in the table; length 0 if there is none. */
 struct fl_section {
-    uint64_t offset, count, length; // logical offset; items; bytes
+    uint64_t offset, count, length, note; // logical offset; items; bytes; see format.h
     uint32_t item;
     bool there;
 };

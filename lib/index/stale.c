@@ -229,6 +229,8 @@ int fl_stale_check(const struct fl_index *ix, const char *root, const FlDatasetO
     if (info->options && info->options != asked && asked != fl_options_hash(&plain))
         return stale(root,
                      "was indexed with other options (class list, empty classes or sidecar files)");
+    if (opt->entry_points && info->options && !info->entry_points)
+        return stale(root, "was indexed without entry points");
     for (int64_t i = 0; !err && i < info->n_dirs; i++)
         err = check_dir(ix, root, i);
     if (!err && info->kind == FL_KIND_TAR)

@@ -17,6 +17,7 @@
 #include "formats/source.h"
 #include "index/stale.h"
 #include "jpeg/decode.h"
+#include "jpeg/direct.h"
 #include "jpeg/slice.h"
 #include "shard/key.h"
 
@@ -27,6 +28,7 @@ struct fl_checker {
     const struct fl_index *ix;
     struct fl_origin *origin;
     struct fl_jpeg_decoder *decoder; // NULL: do not decode
+    struct fl_direct *direct;        // made when the first picture with entry points comes
     uint32_t open_id;                // container that fd belongs to, FL_NO_CONTAINER: none
     int fd, open_err;                // what came of opening it
     char path[PATH_BYTES];           // of it
@@ -77,6 +79,7 @@ void fl_checker_free(struct fl_checker *c)
     if (c->fd >= 0)
         close(c->fd);
     fl_jpeg_decoder_free(c->decoder);
+    fl_direct_free(c->direct);
     fl_bytes_free(&c->bytes);
     fl_bytes_free(&c->other);
     fl_bytes_free(&c->pixels);
@@ -180,24 +183,79 @@ static bool decode(struct fl_checker *c, const uint8_t *data, size_t len, FlErro
     return !fl_jpeg_decode(c->decoder, data, len, &req, why, NULL);
 }
 
+typedef int blob_fn(const struct fl_index *ix, int32_t field, int64_t sample, void *buf, size_t cap,
+                    size_t *len);
+
+/* A picture's slice table or entry points in c->blob. False: there are none to be had, *why says why. */
+static bool read_blob(struct fl_checker *c, blob_fn *get, int64_t sample, int32_t field,
+                      const char **why)
+{
+    size_t len;
+    int err = get(c->ix, field, sample, c->blob.data, c->blob.cap, &len);
+
+    if (err == FL_ERR(E2BIG)) {
+        c->blob.len = 0;
+        if (fl_bytes_room(&c->blob, len))
+            err = get(c->ix, field, sample, c->blob.data, c->blob.cap, &len);
+    }
+    c->blob.len = err ? 0 : len;
+    *why = err == FL_ERR(E2BIG) ? "no memory" : err ? fl_last_error()->message : "";
+    return !err;
+}
+
+/* Is string `id` of the dictionary this one? */
+static bool same_string(struct fl_checker *c, uint32_t id, struct fl_slice_bytes want)
+{
+    size_t len;
+
+    c->other.len = 0;
+    return fl_bytes_room(&c->other, want.len + 1) &&
+           !fl_index_header(c->ix, id, c->other.data, want.len, &len) && len == want.len &&
+           !memcmp(c->other.data, want.data, len);
+}
+
+/* Entry points and header strings must be what the bytes give. */
+static void check_entries(struct fl_checker *c, int64_t sample, int32_t field,
+                          const struct fl_span *span, struct fl_findings *f)
+{
+    uint32_t ids[FL_SLICE_HEADERS];
+    struct fl_slice_parts parts;
+    const char *what;
+    FlError why = { 0 };
+
+    if (!read_blob(c, fl_index_entries, sample, field, &what)) {
+        bad_field(c, f, sample, field, span, FL_ERR(EBADMSG), what);
+        return;
+    }
+    if (!c->direct)
+        c->direct = fl_direct_new(1 << 20, 0, FL_CPU_BEST);
+    if (!c->direct || fl_direct_entries(c->direct, c->bytes.data, c->bytes.len, &parts, &why)) {
+        bad_field(c, f, sample, field, span, FL_ERR(EBADMSG),
+                  c->direct ? why.message : "no memory");
+        return;
+    }
+    const size_t ids_end = sizeof(ids); // which the maker of the points left at zero
+    if (fl_slice_blob_ids(c->blob.data, c->blob.len, ids) || c->blob.len != parts.blob.len ||
+        memcmp(c->blob.data + ids_end, parts.blob.data + ids_end, parts.blob.len - ids_end) != 0 ||
+        !same_string(c, ids[0], parts.headers[0]) || !same_string(c, ids[1], parts.headers[1]))
+        bad_field(c, f, sample, field, span, FL_ERR(EBADMSG),
+                  "its entry points in the index are not those of its bytes");
+}
+
 /* The slice table must be one, and every row group must be what it says. */
 static void check_slices(struct fl_checker *c, int64_t sample, int32_t field,
                          const struct fl_span *span, struct fl_findings *f)
 {
     struct fl_slice_table t;
     struct fl_slice_range r;
-    size_t len;
+    const char *what;
     FlError why = { 0 };
-    int err = fl_index_slices(c->ix, field, sample, c->blob.data, c->blob.cap, &len);
 
-    if (err == FL_ERR(E2BIG) && fl_bytes_room(&c->blob, len))
-        err = fl_index_slices(c->ix, field, sample, c->blob.data, c->blob.cap, &len);
-    if (err) {
-        bad_field(c, f, sample, field, span, FL_ERR(EBADMSG),
-                  err == FL_ERR(E2BIG) ? "no memory" : fl_last_error()->message);
+    if (!read_blob(c, fl_index_slices, sample, field, &what)) {
+        bad_field(c, f, sample, field, span, FL_ERR(EBADMSG), what);
         return;
     }
-    if (!len || fl_slice_table_unpack(&t, c->blob.data, len)) {
+    if (!c->blob.len || fl_slice_table_unpack(&t, c->blob.data, c->blob.len)) {
         bad_field(c, f, sample, field, span, FL_ERR(EBADMSG), "its slice table is damaged");
         return;
     }
@@ -230,6 +288,8 @@ static void check_picture(struct fl_checker *c, int64_t sample, int32_t field,
                       "its size is not the one in the index");
         if (image.flags & FL_IMAGE_SLICED)
             check_slices(c, sample, field, span, f);
+        if (image.flags & FL_IMAGE_ENTRIES)
+            check_entries(c, sample, field, span, f);
     }
     if (c->decoder && !decode(c, c->bytes.data, c->bytes.len, &why))
         bad_field(c, f, sample, field, span, FL_ERR(EBADMSG), why.message);

@@ -155,6 +155,8 @@ static int add_blob(struct fl_writer_blobs *b, const void *bytes, size_t len)
     if (!b->offsets.len && fl_bytes_add(&b->offsets, &at, sizeof(at)))
         return -1;
     at = b->bytes.len + len;
+    b->n += len != 0;
+    b->longest = len > b->longest ? len : b->longest;
     // The table last: it alone says what is there.
     return fl_bytes_add(&b->bytes, bytes, len) || fl_bytes_add(&b->offsets, &at, sizeof(at)) ? -1
                                                                                              : 0;
@@ -355,6 +357,11 @@ void fl_index_writer_options(struct fl_index_writer *w, uint64_t hash, bool keep
 {
     w->options = hash;
     w->keep_sidecars = keep_sidecars;
+}
+
+void fl_index_writer_entry_points(struct fl_index_writer *w)
+{
+    w->entry_points = true;
 }
 
 int64_t fl_index_writer_count(const struct fl_index_writer *w)

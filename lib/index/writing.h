@@ -9,6 +9,7 @@
 
 struct fl_writer_blobs {
     struct fl_bytes offsets, bytes; // n + 1 offsets, or none while there is no blob
+    uint64_t n, longest;            // blobs that are not empty; bytes of the longest
 };
 
 /* Columns may be shorter than the number of samples: the rest is missing. */
@@ -27,7 +28,7 @@ struct fl_index_writer {
     int64_t n_samples, skipped;
     uint32_t n_containers;
     uint64_t options;
-    bool keys_are_paths, keep_sidecars;
+    bool keys_are_paths, keep_sidecars, entry_points;
     int n_fields;
     struct fl_writer_field fields[FL_INDEX_MAX_FIELDS];
     struct fl_bytes containers, container_names, dirs, dir_names;

@@ -10,12 +10,13 @@ class Dataset:
     """A folder of tar shards, one tar file, or a folder of class folders.
 
     The index is read from index.fli beside the data; a missing or stale one is built, which takes a while
-    the first time (index="require" makes that an error). len(ds) is the number of samples; ds[i] is a dict
+    the first time (index="require" makes that an error). entry_points=True also notes where baseline JPEGs
+    can be entered, so that crops of unmodified files read and decode only what they need. len(ds) is the number of samples; ds[i] is a dict
     of field name to bytes (or int) with "__key__".
     """
 
     def __init__(self, path, *, index="auto", index_path=None, index_cache=0, classes=None,
-                 allow_empty_classes=False, keep_sidecars=False, log=None):
+                 allow_empty_classes=False, keep_sidecars=False, entry_points=False, log=None):
         if index not in ("auto", "require"):
             raise ValueError(f"index is {index!r}; it is 'auto' or 'require'")
         self._options = {
@@ -25,6 +26,7 @@ class Dataset:
             "classes": None if classes is None else [str(c) for c in classes],
             "allow_empty_classes": allow_empty_classes,
             "keep_sidecars": keep_sidecars,
+            "entry_points": entry_points,
         }
         self._open(os.fsdecode(path), log)
 

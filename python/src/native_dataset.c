@@ -45,20 +45,22 @@ static const char **names_of(PyObject *list, size_t *n)
 
 static PyObject *dataset_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *keys[] = { "path",          "require_index", "index_path",
-                            "index_cache",   "classes",       "allow_empty_classes",
-                            "keep_sidecars", "log",           NULL };
+    static char *keys[] = { "path",          "require_index",
+                            "index_path",    "index_cache",
+                            "classes",       "allow_empty_classes",
+                            "keep_sidecars", "entry_points",
+                            "log",           NULL };
     FlDatasetOptions opt = FL_DATASET_OPTIONS_DEFAULT;
     struct native_state *st = PyType_GetModuleState(type);
     PyObject *classes = Py_None, *log = Py_None;
     const char *path, *index_path = NULL;
-    int require = 0, empty = 0, sidecars = 0, err;
+    int require = 0, empty = 0, sidecars = 0, points = 0, err;
     unsigned long long cache = 0;
     const char **names = NULL;
     FlDataset *ds = NULL;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|pzKOppO", keys, &path, &require, &index_path,
-                                     &cache, &classes, &empty, &sidecars, &log))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|pzKOpppO", keys, &path, &require, &index_path,
+                                     &cache, &classes, &empty, &sidecars, &points, &log))
         return NULL;
     if (classes != Py_None && !(names = names_of(classes, &opt.n_classes)))
         return NULL;
@@ -68,6 +70,7 @@ static PyObject *dataset_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     opt.index_cache = cache;
     opt.allow_empty_classes = empty;
     opt.keep_sidecars = sidecars;
+    opt.entry_points = points;
     opt.log = log == Py_None ? NULL : native_log;
     opt.log_cookie = log;
     struct dataset *self =
@@ -133,11 +136,12 @@ static PyObject *dataset_field(PyObject *self, PyObject *arg)
         return NULL;
     if (fl_dataset_field(ds, (int32_t)i, &f))
         return native_raise(native_state_of(self));
-    return Py_BuildValue("{ss,ss,sL,sK,sK,sO,sL}", "name", f.name, "kind",
-                         f.kind == FL_FIELD_INT ? "int" : "bytes", "count", (long long)f.count,
-                         "bytes", (unsigned long long)f.bytes, "max_bytes",
-                         (unsigned long long)f.max_bytes, "is_image",
-                         f.is_image ? Py_True : Py_False, "sliced", (long long)f.sliced);
+    return Py_BuildValue(
+        "{ss,ss,sL,sK,sK,sO,sL,sL,sK}", "name", f.name, "kind",
+        f.kind == FL_FIELD_INT ? "int" : "bytes", "count", (long long)f.count, "bytes",
+        (unsigned long long)f.bytes, "max_bytes", (unsigned long long)f.max_bytes, "is_image",
+        f.is_image ? Py_True : Py_False, "sliced", (long long)f.sliced, "entry_points",
+        (long long)f.entry_points, "entry_bytes", (unsigned long long)f.entry_bytes);
 }
 
 static PyObject *dataset_class_name(PyObject *self, PyObject *arg)

@@ -217,6 +217,13 @@ check "inspect begins as it always did" diff <(head -4 got) <(head -4 want)
 check "fields as they always were" grep -qE '^  cls +int +3  in the index$' got
 check "picture as it always was" grep -qE '^  jpg +[0-9]+ bytes at 512 of 0.tar, 48 x 32, 3 components$' got
 
+# ---- entry points: what has none is counted ----
+cp -r gnu entered
+"$FEEDLINE" index entered --entry-points >got 2>/dev/null
+check "the summary says for whom" grep -qE '^entered: entry points for 0 of 3 pictures, .* 2 of other coding, 0 damaged$' got
+refuses 2 "does not go with it" index entered --entry-points --merge
+check "inspect --json knows of them" grep -q '"entry_points": *0' <("$FEEDLINE" inspect entered --json)
+
 # ---- the threads do not show ----
 py '
 os.makedirs("many")
