@@ -62,6 +62,7 @@ struct fl_device_cfg {
     unsigned n_slots;      // device slots
     unsigned n_host_slots; // 0 <= host slot < n_host_slots in every job
     int64_t max_rows;      // of a batch
+    bool high_priority;    // of the stream for kernels
     unsigned n_columns;
     struct fl_device_column columns[FL_MAX_COLUMNS];
     uint64_t budget;     // what the whole loader may use, for messages; 0: not limited

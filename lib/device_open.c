@@ -156,10 +156,10 @@ static int make_events(struct fl_device *dev)
 
 static int make_streams(struct fl_device *dev)
 {
-    int e = dev->ops->stream_create(&dev->copy_stream);
+    int e = dev->ops->stream_create(&dev->copy_stream, 1); // copies are in nobody's way
 
     if (!e)
-        e = dev->ops->stream_create(&dev->work_stream);
+        e = dev->ops->stream_create(&dev->work_stream, dev->cfg.high_priority);
     return e ? fl_device_error(dev, e, "to create streams") : 0;
 }
 

@@ -330,7 +330,7 @@ static void memory_stats(const struct fl_pipeline *p, FlLoaderStats *out)
     out->device_bytes = dev.device_bytes + fl_gpu_decode_device_bytes(p);
     out->h2d_seconds = dev.h2d_seconds;
     out->kernel_seconds = dev.kernel_seconds;
-    out->stages[FL_STAGE_DEVICE].bytes = dev.h2d_bytes;
+    out->stages[FL_STAGE_DEVICE].bytes = dev.h2d_bytes + fl_gpu_decode_bytes(p);
 }
 
 void fl_pipeline_stats(struct fl_pipeline *p, FlLoaderStats *out)

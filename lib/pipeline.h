@@ -141,7 +141,8 @@ void *fl_upload_run(void *pipeline); // thread body
 int fl_gpu_decode_open(struct fl_pipeline *p);
 void fl_gpu_decode_close(struct fl_pipeline *p);
 
-int64_t fl_gpu_decode_count(const struct fl_pipeline *p); // pictures so far
+int64_t fl_gpu_decode_count(const struct fl_pipeline *p);  // pictures so far
+uint64_t fl_gpu_decode_bytes(const struct fl_pipeline *p); // of them, compressed
 uint64_t fl_gpu_decode_device_bytes(const struct fl_pipeline *p);
 
 /* Decide which columns of a sample the GPU decodes (s->on_gpu), and get them ready. May set s->err. */

@@ -63,6 +63,7 @@ static int open_device(struct fl_pipeline *p)
                                  .n_slots = p->pool->n_outputs,
                                  .n_host_slots = p->pool->n_slots,
                                  .max_rows = s->cfg.batch_size,
+                                 .high_priority = s->cfg.gpu_priority == FL_PRIORITY_HIGH,
                                  .n_columns = s->n_columns,
                                  .budget = s->cfg.memory_limit,
                                  .host_bytes = atomic_load(&p->pool->budget.used),

@@ -30,8 +30,8 @@ struct fl_gpu_decode {
     struct fl_decode
         fallback; // the device thread's own: what does not fit a plan is decoded on the CPU
     bool fallback_open;
-    _Atomic int64_t decoded;
-    int64_t rows; // of a batch
+    _Atomic int64_t decoded, bytes; // pictures, and what went to the device for them
+    int64_t rows;                   // of a batch
     uint64_t device_bytes;
 };
 
@@ -73,6 +73,7 @@ static int open_column(struct fl_pipeline *p, struct fl_gpu_decode *g, const str
         .channels = im->channels,
         .dtype = FL_U8,
         .layout = FL_NHWC,
+        .grid = (unsigned)p->settings->cfg.gpu_blocks,
     };
     gc->headers = calloc(p->pool->n_slots * rows, sizeof(*gc->headers));
     gc->numbers = calloc(FL_GPU_LANES * rows, sizeof(*gc->numbers));
@@ -161,6 +162,11 @@ void fl_gpu_decode_close(struct fl_pipeline *p)
 int64_t fl_gpu_decode_count(const struct fl_pipeline *p)
 {
     return p->gpu ? atomic_load_explicit(&p->gpu->decoded, memory_order_relaxed) : 0;
+}
+
+uint64_t fl_gpu_decode_bytes(const struct fl_pipeline *p)
+{
+    return p->gpu ? (uint64_t)atomic_load_explicit(&p->gpu->bytes, memory_order_relaxed) : 0;
 }
 
 uint64_t fl_gpu_decode_device_bytes(const struct fl_pipeline *p)
@@ -277,6 +283,7 @@ static int plan_column(struct fl_pipeline *p, struct fl_slot *slot, const struct
         pictures++;
     }
     fl_meter_add(&g->decoded, pictures);
+    fl_meter_add(&g->bytes, plan->used.bytes);
     return pictures;
 }
 

@@ -16,6 +16,12 @@ void fl_gpu_decode_close(struct fl_pipeline *p)
     (void)p;
 }
 
+uint64_t fl_gpu_decode_bytes(const struct fl_pipeline *p)
+{
+    (void)p;
+    return 0;
+}
+
 int64_t fl_gpu_decode_count(const struct fl_pipeline *p)
 {
     (void)p;

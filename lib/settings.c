@@ -279,6 +279,10 @@ static int resolve_memory(struct fl_settings *s)
     uint64_t largest;
     double mean;
 
+    if ((c->gpu_priority != FL_PRIORITY_LOW && c->gpu_priority != FL_PRIORITY_HIGH) ||
+        c->gpu_blocks < 0)
+        return INVALID("gpu_priority %d or gpu_blocks %d is out of range", (int)c->gpu_priority,
+                       c->gpu_blocks);
     if (c->host_slots < 0 || c->host_slots > 64 || c->device_slots < 0 || c->device_slots > 64)
         return INVALID("host_slots %d or device_slots %d is outside 0 to 64", c->host_slots,
                        c->device_slots);

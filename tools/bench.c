@@ -45,7 +45,7 @@ static int progress(void *cookie, const FlProgress *p)
 struct wishes {
     int64_t batch_size, epochs, photos;
     int32_t size;
-    int shuffle, io, direct, checksum, decode, dtype, layout, crop, bad;
+    int shuffle, io, direct, checksum, decode, priority, dtype, layout, crop, bad;
     bool exact, evaluation, no_slice, no_flip, verbose;
     const char *device, *field;
     struct cli_bar bar;
@@ -65,6 +65,9 @@ static const struct cli_choice switches[] = {
 static const struct cli_choice decodes[] = {
     { "auto", FL_DECODE_AUTO }, { "cpu", FL_DECODE_CPU }, { "gpu", FL_DECODE_GPU }, { NULL, 0 }
 };
+static const struct cli_choice priorities[] = { { "low", FL_PRIORITY_LOW },
+                                                { "high", FL_PRIORITY_HIGH },
+                                                { NULL, 0 } };
 static const struct cli_choice dtypes[] = {
     { "u8", FL_U8 }, { "f32", FL_F32 }, { "f16", FL_F16 }, { "bf16", FL_BF16 }, { NULL, 0 }
 };
@@ -134,6 +137,10 @@ static int parse(struct bench *b, struct wishes *w, int argc, char **argv, const
         CLI_OPTION("device", CLI_STRING, &w->device, "cpu, cuda or cuda:N (cpu)", .arg = "DEVICE"),
         CLI_OPTION("decode", CLI_CHOICE, &w->decode, "where JPEGs are decoded (auto)",
                    .choices = decodes),
+        CLI_OPTION("gpu-priority", CLI_CHOICE, &w->priority, "of the loader's kernels (low)",
+                   .choices = priorities),
+        CLI_OPTION("gpu-blocks", CLI_INT, &b->cfg.gpu_blocks,
+                   "most thread blocks of a decoding kernel (no limit)", .min = 0, .max = 65535),
         CLI_OPTION(NULL, CLI_LABEL, NULL, "Reading:"),
         CLI_OPTION("io", CLI_CHOICE, &w->io, "(auto)", .choices = ios),
         CLI_OPTION("direct", CLI_CHOICE, &w->direct, "O_DIRECT (auto)", .choices = switches),
@@ -377,6 +384,7 @@ int command_bench(int argc, char **argv)
     b.cfg.direct = (FlSwitch)w.direct;
     b.cfg.checksum = (FlSwitch)w.checksum;
     b.cfg.decode = (FlDecode)w.decode;
+    b.cfg.gpu_priority = (FlPriority)w.priority;
     b.cfg.bad_sample = (FlBadSample)w.bad;
     b.cfg.log = w.verbose ? log_all : cli_log;
     b.cfg.log_cookie = "bench";

@@ -52,6 +52,12 @@ typedef enum FlDecode {
     FL_DECODE_GPU,      ///< all that the GPU can decode; an error if it can decode nothing of this pipeline
 } FlDecode;
 
+/** Which goes first where the loader's kernels and the trainer's wait for the same multiprocessors. */
+typedef enum FlPriority {
+    FL_PRIORITY_LOW = 0, ///< the lowest there is, that of ordinary streams: neither side is put first
+    FL_PRIORITY_HIGH,    ///< the loader's, before those of ordinary streams
+} FlPriority;
+
 typedef enum FlCrop {
     FL_CROP_NONE = 0,       ///< the whole picture, stretched to width x height
     FL_CROP_RANDOM_RESIZED, ///< torchvision's RandomResizedCrop law (area `scale`, aspect `ratio`)
@@ -127,6 +133,8 @@ typedef struct FlConfig {
     int32_t device_slots;  ///< batches on the device, held ones included; 0: 2
     FlDevice device;       ///< default FL_CPU
     FlDecode decode;
+    FlPriority gpu_priority; ///< of the kernels that decode and normalise on the device
+    int32_t gpu_blocks;      ///< most thread blocks of a kernel that decodes JPEG: a training step keeps the other multiprocessors; 0: no limit
 
     /* reading */
     FlIo io;

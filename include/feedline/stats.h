@@ -37,7 +37,7 @@ typedef struct FlLoaderStats {
     int32_t huge_pages;          ///< 1 if the kernel gave huge pages to the slabs
     int32_t numa_node;           ///< of the slabs, -1: no preference
     /* on the device, by its own clocks */
-    double h2d_seconds;          ///< copies to the device: stages[FL_STAGE_DEVICE].bytes over this is their rate
+    double h2d_seconds;          ///< copies to the device: where no picture is decoded there, stages[FL_STAGE_DEVICE].bytes over this is their rate
     double kernel_seconds;       ///< kernels of ours: decoding, normalising
     /* reading */
     char io_backend[16];         ///< "io_uring", "pread", "memory"

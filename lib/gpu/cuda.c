@@ -205,14 +205,14 @@ static int cuda_host_pinned(const void *ptr)
     return !code(cudaPointerGetAttributes(&a, ptr)) && a.type == cudaMemoryTypeHost;
 }
 
-static int cuda_stream_create(void **stream)
+static int cuda_stream_create(void **stream, int high)
 {
     int least = 0, greatest = 0;
 
     if (code(cudaDeviceGetStreamPriorityRange(&least, &greatest)))
-        greatest = 0;
-    return code(
-        cudaStreamCreateWithPriority((cudaStream_t *)stream, cudaStreamNonBlocking, greatest));
+        least = greatest = 0;
+    return code(cudaStreamCreateWithPriority((cudaStream_t *)stream, cudaStreamNonBlocking,
+                                             high ? greatest : least));
 }
 
 static void cuda_stream_destroy(void *stream)

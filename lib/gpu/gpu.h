@@ -51,7 +51,7 @@ struct fl_gpu_ops {
     void (*host_unregister)(void *base);
     int (*host_pinned)(const void *ptr); // 1: the driver knows this address as pinned
 
-    int (*stream_create)(void **stream); // non-blocking, highest priority
+    int (*stream_create)(void **stream, int high); // non-blocking; high: before ordinary streams
     void (*stream_destroy)(void *stream);
     int (*stream_sync)(void *stream);
     int (*stream_wait)(void *stream, void *event);

@@ -14,9 +14,10 @@ _TAILS = {"partial": 0, "drop": 1, "pad": 2}
 _POLICIES = {"raise": 0, "skip": 1, "substitute": 2}
 _IO = {"auto": 0, "uring": 1, "pread": 2}
 _DECODE = {"auto": 0, "cpu": 1, "gpu": 2}
+_PRIORITY = {"low": 0, "high": 1}
 _NUMBERS = ("rank world_size epochs block_bytes window epoch_samples memory_limit host_slots device_slots "
             "read_bytes depth stall_timeout_ms max_bad max_bad_rate max_pixels max_scans max_field_bytes "
-            "max_window_log").split()
+            "max_window_log gpu_blocks").split()
 
 
 def _device(device):
@@ -147,7 +148,7 @@ class Loader:
 
     def __init__(self, dataset, batch_size, *, device="cpu", shuffle=False, seed=None, tail="partial",
                  workers=None, io="auto", direct="auto", checksum="auto", decode="auto",
-                 bad_sample="raise", subset=None, exclude=None, exclude_file=None, bad_report=None,
+                 gpu_priority="low", bad_sample="raise", subset=None, exclude=None, exclude_file=None, bad_report=None,
                  weights=None, balance=None, log=None, columns=None, transform=None, evaluation=False,
                  **settings):
         parts = dataset if isinstance(dataset, (list, tuple)) else [Part(dataset)]
@@ -168,6 +169,7 @@ class Loader:
             "direct": choose(SWITCH, direct, "direct"),
             "checksum": choose(SWITCH, checksum, "checksum"),
             "decode": choose(_DECODE, decode, "decode"),
+            "gpu_priority": choose(_PRIORITY, gpu_priority, "gpu_priority"),
             "bad_sample": choose(_POLICIES, bad_sample, "bad_sample"),
             **settings,
         }

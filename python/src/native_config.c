@@ -57,6 +57,8 @@ static const struct setting config_settings[] = {
     { "device_type", INT32, offsetof(FlConfig, device.type), 0 },
     { "device_ordinal", INT32, offsetof(FlConfig, device.ordinal), 0 },
     CFG(decode, ENUM),
+    CFG(gpu_priority, ENUM),
+    CFG(gpu_blocks, INT32),
     CFG(io, ENUM),
     CFG(direct, ENUM),
     CFG(read_bytes, UINT64),

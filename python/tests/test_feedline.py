@@ -192,6 +192,8 @@ def test_order_options(tar_set, class_set):
     (dict(other=fl.Label()), "other"),
     (dict(rank=2, world_size=2), "rank 2"),
     (dict(memory_limit=1000), "memory_limit"),
+    (dict(gpu_priority="middle"), "low, high"),
+    (dict(gpu_blocks=-1), "gpu_blocks"),
 ])
 def test_wrong_settings(tar_set, settings, text):
     with pytest.raises((TypeError, ValueError, fl.Error), match=text):

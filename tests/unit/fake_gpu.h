@@ -34,7 +34,7 @@ struct fake_op {
 };
 
 struct fake_stream {
-    bool used, capturing;
+    bool used, capturing, high;
     struct fake_op ops[FAKE_OPS]; // a ring
     uint64_t head, tail;
 };
@@ -238,7 +238,7 @@ static int fake_host_pinned(const void *ptr)
     return fake.host_pinned;
 }
 
-static int fake_stream_create(void **stream)
+static int fake_stream_create(void **stream, int high)
 {
     const int e = fake_fails();
 
@@ -247,6 +247,7 @@ static int fake_stream_create(void **stream)
     for (int i = 2; i < FAKE_STREAMS; i++)
         if (!fake.streams[i].used) {
             fake.streams[i].used = true;
+            fake.streams[i].high = high;
             *stream = &fake.streams[i];
             return 0;
         }

@@ -155,6 +155,23 @@ static void test_stream(uint64_t seed, bool omit_release_wait)
 }
 
 /* A held slot is waited for on the device only, and a wait on the host ends at its deadline. */
+/* Kernels stand behind a training step's unless asked for; copies are in nobody's way. */
+static void test_priority(void)
+{
+    t_case("priority");
+    for (int high = 0; high < 2; high++) {
+        struct fl_device *dev = NULL;
+        struct fl_device_cfg cfg = small_cfg();
+
+        fake_reset(1);
+        cfg.high_priority = high;
+        T_EQ(fl_device_open(&dev, &cfg), 0);
+        T_EQ(((struct fake_stream *)fl_device_stream(dev))->high, high);
+        T_EQ(((struct fake_stream *)fl_device_copy_stream(dev))->high, 1);
+        fl_device_close(&dev);
+    }
+}
+
 static void test_held(void)
 {
     static struct host hosts[2];
@@ -414,6 +431,7 @@ int main(void)
     t_case("an edge left out");
     test_stream(3, true);
     test_held();
+    test_priority();
     test_absent();
     test_skip();
     test_capture();
