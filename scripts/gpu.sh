@@ -82,6 +82,12 @@ step() {
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null
 "$feedline" version || exit 1
 
+# The tests take real pictures from FL_TEST_SHARED/photos.
+if [ -n "$photos" ]; then
+    mkdir "$work/shared"
+    ln -s "$(realpath "$photos")" "$work/shared/photos"
+    export FL_TEST_SHARED=$work/shared
+fi
 if wanted tests; then
     for test in "$build"/tests/gpu_*; do
         [ -x "$test" ] && [ -f "$test" ] && step "$(basename "$test")" 120 "$test"

@@ -27,24 +27,32 @@ static double share(double part, const FlStageStats *s, const struct bench_resul
     return all > 0 ? part / all : 0;
 }
 
+/* Share of the time that the consumer waited for batches: on a GPU its stream, since the host is ahead of it. */
+static double waiting(const struct bench *b, const struct bench_result *r)
+{
+    if (b->step_ms > 0 && r->gpu.span > 0)
+        return r->gpu.idle / r->gpu.span;
+    return r->seconds > 0 ? r->stats.stall_seconds / r->seconds : 0;
+}
+
 /* The stage that next() waited for most; the consumer if it hardly waited. */
-static FlStage limiting(const struct bench_result *r)
+static FlStage limiting(const struct bench *b, const struct bench_result *r)
 {
     FlStage most = FL_STAGE_PLAN;
 
     for (int i = 0; i < FL_STAGE_CONSUMER; i++)
         if (r->stats.stages[i].stall > r->stats.stages[most].stall)
             most = (FlStage)i;
-    return r->stats.stall_seconds < 0.02 * r->seconds ? FL_STAGE_CONSUMER : most;
+    return waiting(b, r) < 0.02 ? FL_STAGE_CONSUMER : most;
 }
 
 /* One plain sentence that names the limiting stage and what would help. */
 static void sentence(const struct bench *b, const struct bench_result *r, char *out, size_t size)
 {
     const FlLoaderStats *s = &r->stats;
-    const FlStage stage = limiting(r);
+    const FlStage stage = limiting(b, r);
     const FlStageStats *l = &s->stages[stage];
-    const double stalled = r->seconds > 0 ? 100 * s->stall_seconds / r->seconds : 0;
+    const double stalled = 100 * waiting(b, r);
     const double busy = 100 * share(l->busy, l, r);
     char rate[16];
 
@@ -258,6 +266,10 @@ static void json_dataset(struct json *j, const struct bench *b, const struct ben
     json_int(j, "io_depth", s->io_depth);
     json_string(j, "codec", s->codec);
     json_int(j, "memory_budget", (int64_t)s->memory_budget);
+    json_bool(j, "huge_pages", s->huge_pages > 0);
+    json_int(j, "numa_node", s->numa_node);
+    json_int(j, "pinned_bytes", (int64_t)s->pinned_bytes);
+    json_int(j, "device_bytes", (int64_t)s->device_bytes);
     json_int(j, "memory_high_water", (int64_t)s->memory_high_water);
     json_bool(j, "cold", b->cold);
     json_real(j, "resident_at_start", r->resident);
@@ -337,7 +349,7 @@ void bench_print_json(const struct bench *b, const struct bench_result *r, FILE 
         json_close(&j, '}');
     }
     json_close(&j, '}');
-    json_string(&j, "limiting", fl_stage_name(limiting(r)));
+    json_string(&j, "limiting", fl_stage_name(limiting(b, r)));
     sentence(b, r, text, sizeof(text));
     json_string(&j, "sentence", text);
     json_close(&j, '}');

@@ -3,10 +3,13 @@
 #ifndef FL_TOOLS_DOCTOR_H
 #define FL_TOOLS_DOCTOR_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <feedline/feedline.h>
+
+#include "drive.h"
 
 struct doctor_host {
     int online, affinity;
@@ -29,8 +32,38 @@ struct doctor_gpu {
     double pinned, pageable; // GB/s
 };
 
+#define DOCTOR_SIDE 224 // of the pictures that are made
+
+struct doctor_decoding {
+    bool done;
+    char field[64];
+    double one, all;     // pictures a second: in the caller's thread, with all workers
+    double gpu;          // into the GPU's memory, decoded there where that can be; 0: not tried
+    double share;        // of them decoded there
+    double bytes;        // read for each picture
+    FlLoaderStats stats; // of the run with all workers
+};
+
+struct doctor {
+    const char *data;
+    int32_t device;
+    double seconds;
+    char scratch[PATH_MAX]; // folder of our own, removed in the end
+    bool made;              // the pictures are our own
+    bool looked;            // else there is no page
+    char data_error[512];   // why data is no dataset, "": it is one
+    struct doctor_host host;
+    struct drive drive;
+    struct doctor_gpu gpu;
+    struct doctor_decoding jpeg;
+    double sample_bytes; // on average, of a dataset without pictures
+};
+
 void doctor_look_at_host(struct doctor_host *h);
 
 void doctor_look_at_gpu(struct doctor_gpu *g, int ordinal);
+
+/* Print all of it: the page. */
+void doctor_print(const struct doctor *d);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _GNU_SOURCE // O_DIRECT, MADV_HUGEPAGE
+#define _GNU_SOURCE // O_DIRECT, MADV_HUGEPAGE, nftw
 #include "drive.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -86,6 +87,28 @@ static void add_file(struct drive *out, struct files *f, const char *path)
     f->size[f->n++] = st.st_size;
 }
 
+/* nftw() hands nothing to its callback. The command has one thread at this time. */
+static struct {
+    struct drive *out;
+    struct files *files;
+} walk;
+
+static int visit(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)ftw;
+    if (type == FTW_F && S_ISREG(st->st_mode) && st->st_size >= (off_t)walk.out->piece)
+        add_file(walk.out, walk.files, path);
+    return walk.files->n == FILES;
+}
+
+/* Any files that a read fits into. */
+static void find_files(struct drive *out, struct files *f, const char *root)
+{
+    walk.out = out;
+    walk.files = f;
+    nftw(root, visit, 16, FTW_PHYS | FTW_MOUNT);
+}
+
 static void open_files(struct drive *out, struct files *f, const FlDataset *ds, const char *root)
 {
     char path[2 * PATH_MAX], last[2 * PATH_MAX] = "";
@@ -160,7 +183,10 @@ void drive_measure(struct drive *out, const FlDataset *ds, const struct drive_op
                            .threads = opt->threads > THREADS ? THREADS : opt->threads };
     out->piece = out->piece ? out->piece : PAGE;
     out->threads = out->threads > 0 ? out->threads : 32;
-    open_files(out, &f, ds, opt->root);
+    if (ds)
+        open_files(out, &f, ds, opt->root);
+    else
+        find_files(out, &f, opt->root);
     out->files = f.n;
     const size_t bytes = (out->piece * (size_t)out->threads + HUGE - 1) / HUGE * HUGE;
     uint8_t *memory = f.n ? map_buffers(bytes) : NULL;

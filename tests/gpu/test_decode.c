@@ -93,7 +93,8 @@ static void test_set(const char *dir, int workers)
         cfg.seed = 11;
         cfg.n_workers = workers;
         fl_config_image(&cfg, "jpg", &cases[i].image);
-        fl_config_label(&cfg, "cls");
+        if (strstr(dir, "photos") == NULL) // a plain folder has no labels
+            fl_config_label(&cfg, "cls");
         T_EQ(fl_loader_open(&host, ds, &cfg), 0);
         cfg.device = FL_CUDA(0);
         cfg.decode = FL_DECODE_GPU;
@@ -144,9 +145,34 @@ static void test_resume(const char *dir)
     fl_dataset_close(&ds);
 }
 
+/* Real pictures: those of a folder, sharded for the occasion. */
+static void test_photos(const char *shared)
+{
+    char photos[512], sharded[256], index[300];
+    const FlShardOptions opt = { .struct_size = sizeof(opt), .no_check = true };
+    FlDatasetOptions open = FL_DATASET_OPTIONS_DEFAULT;
+    FlDataset *ds = NULL;
+
+    snprintf(photos, sizeof(photos), "%s/photos", shared ? shared : ".");
+    if (access(photos, R_OK)) {
+        printf("no photos at %s: not tried on them\n", photos);
+        return;
+    }
+    t_case("photos");
+    ms_temp(sharded, sizeof(sharded), "photos");
+    snprintf(index, sizeof(index), "%s/source.fli", sharded);
+    open.index_path = index; // their folder stays as it is
+    T_EQ(fl_dataset_open(&ds, photos, &open), 0);
+    T_EQ(unlink(index), 0);
+    T_EQ(fl_shard(ds, sharded, &opt, NULL), 0);
+    fl_dataset_close(&ds);
+    test_set(sharded, 8);
+    ms_remove(sharded);
+}
+
 int main(void)
 {
-    char dir[256], sliced[256], photos[512];
+    char dir[256], sliced[256];
     const FlShardOptions opt = { .struct_size = sizeof(opt) };
     const char *shared = getenv("FL_TEST_SHARED");
 
@@ -173,11 +199,8 @@ int main(void)
     T_HAS(fl_last_error()->message, "feedline shard");
     fl_dataset_close(&ds);
 
-    snprintf(photos, sizeof(photos), "%s/photos-sharded", shared ? shared : ".");
-    if (!access(photos, R_OK))
-        test_set(photos, 8);
-    else
-        printf("no sharded photos at %s: not tried on them\n", photos);
+    if (!g_short())
+        test_photos(shared);
     ms_remove(dir);
     ms_remove(sliced);
     return t_done();
