@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public face of a loader: arguments checked, then handed to the pipeline. */
-#include <feedline/loader.h>
+#include "loader.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +29,8 @@ static int check(const FlLoader *l)
     return 0;
 }
 
-int fl_loader_open_mixture(FlLoader **out, const FlPart *parts, int32_t n_parts,
-                           const FlConfig *cfg)
+int fl_loader_open_faulty(FlLoader **out, const FlPart *parts, int32_t n_parts, const FlConfig *cfg,
+                          const struct fl_io_faults *faults)
 {
     int err = 0;
 
@@ -46,6 +46,7 @@ int fl_loader_open_mixture(FlLoader **out, const FlPart *parts, int32_t n_parts,
     l->pid = getpid();
     if ((err = fl_settings_resolve(&l->settings, parts, n_parts, cfg)))
         goto fail;
+    l->settings.faults = faults;
     if (cfg->device.type == FL_DEVICE_CUDA)
         l->settings.numa_node = fl_device_numa_node(cfg->device);
     if ((err = fl_pipeline_open(&l->pipeline, &l->settings)))
@@ -55,6 +56,12 @@ int fl_loader_open_mixture(FlLoader **out, const FlPart *parts, int32_t n_parts,
 fail:
     free(l);
     return err;
+}
+
+int fl_loader_open_mixture(FlLoader **out, const FlPart *parts, int32_t n_parts,
+                           const FlConfig *cfg)
+{
+    return fl_loader_open_faulty(out, parts, n_parts, cfg, NULL);
 }
 
 int fl_loader_open(FlLoader **out, FlDataset *ds, const FlConfig *cfg)

@@ -134,6 +134,7 @@ static int open_read(struct fl_pipeline *p)
         .inline_reads = p->settings->inline_all && c->io != FL_IO_URING,
         .lend = p->n_workers > 1, // one worker alone gains more from a thread that reads ahead
         .numa_node = p->settings->numa_node,
+        .faults = p->settings->faults,
         .stall_timeout_ns = c->stall_timeout_ms * 1000000,
         .budget = &p->pool->budget,
         .regions = &region,

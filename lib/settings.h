@@ -16,6 +16,7 @@
 #include "mixture.h"
 
 struct fl_decoder;
+struct fl_io_faults;
 
 /* Where a column comes from in one dataset. */
 struct fl_source {
@@ -73,6 +74,7 @@ struct fl_settings {
     uint64_t pipeline_fingerprint; // hash of what decides the bytes of a batch's columns
     bool reports;                  // bad samples go to cfg.bad_report
     int numa_node;
+    const struct fl_io_faults *faults; // tests: read through the memory backend; NULL: no
 };
 
 /* Returns 0; FL_ERR(EINVAL), FL_ERR(ENOENT), FL_ERR(ENOMEM) with a sentence that names
