@@ -98,7 +98,9 @@ static int env_number(const char *name, long long *value)
     char *end;
 
     if (!text)
-        return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN, "%s is not set", name);
+        return fl_err(FL_ERR(EINVAL), FL_STAGE_PLAN,
+                      "%s is not set, but its companion is: rank and world size come together",
+                      name);
     errno = 0;
     *value = strtoll(text, &end, 10);
     if (errno || end == text || *end || *value < 0 || *value > INT32_MAX)
@@ -109,17 +111,23 @@ static int env_number(const char *name, long long *value)
 
 int fl_config_from_env(FlConfig *cfg)
 {
-    static const char *const launchers[][2] = {
-        { "RANK", "WORLD_SIZE" }, // torchrun
-        { "SLURM_PROCID", "SLURM_NTASKS" },
-        { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
+    // Open MPI before Slurm: below mpirun the variables of Slurm are those of mpirun's own helpers. Slurm's number
+    // of tasks is the step's: a batch script has SLURM_PROCID and SLURM_NTASKS too, but is one process.
+    static const struct {
+        const char *rank, *size;
+        bool both; // one without the other is an error
+    } launchers[] = {
+        { "RANK", "WORLD_SIZE", true }, // torchrun
+        { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true },
+        { "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", false },
     };
     int err;
 
     for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
-        const char *const *names = launchers[i];
+        const char *const names[] = { launchers[i].rank, launchers[i].size };
+        const bool there[] = { getenv(names[0]) != NULL, getenv(names[1]) != NULL };
         long long rank, size;
-        if (!getenv(names[0]) || !getenv(names[1]))
+        if (launchers[i].both ? !there[0] && !there[1] : !there[0] || !there[1])
             continue;
         if ((err = env_number(names[0], &rank)) || (err = env_number(names[1], &size)))
             return err;

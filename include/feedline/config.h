@@ -199,11 +199,12 @@ FL_API int fl_config_bytes(FlConfig *cfg, const char *field, int64_t max_bytes);
 FL_API void fl_config_evaluation(FlConfig *cfg);
 
 /**
- * Take rank and world size from the launcher's environment: torchrun (RANK, WORLD_SIZE), Slurm
- * (SLURM_PROCID, SLURM_NTASKS), Open MPI (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE), in this order.
- * Without any of them cfg stays as it is.
+ * Take rank and world size from the launcher's environment: torchrun (RANK, WORLD_SIZE), Open MPI
+ * (OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE), Slurm's srun (SLURM_PROCID, SLURM_STEP_NUM_TASKS), in this order.
+ * Without any of them, as in a batch script outside srun, cfg stays as it is.
  *
- * @return 0; FL_ERR(EINVAL): a variable is not a number, or rank >= world size.
+ * @return 0; FL_ERR(EINVAL): a variable is not a number, rank >= world size, or one of a pair is missing; cfg
+ *         stays as it is.
  */
 FL_API int fl_config_from_env(FlConfig *cfg);
 
