@@ -12,21 +12,26 @@ feedline.torch yields torch tensors, feedline.jax jax arrays.
 """
 
 from . import _native, errors
-from .columns import IMAGENET_MEAN, IMAGENET_STD, Bytes, Image, Label, Raw
-from .dataset import Dataset, shard
+from .batch import Batch, Tensor
+from .columns import IMAGENET_MEAN, IMAGENET_STD, Bytes, Column, Image, Label, Raw
+from .dataset import Dataset, index_build, shard
 from .errors import (BadDataError, DeviceError, Error, LimitError, MemoryLimitError, NotFoundError,
                      OptionError, ProcessError, SlotsHeldError, StaleIndexError, StallError)
-from .loader import Batch, Loader, Part
+from .loader import Loader, Part
 from .stats import Stats
 
 _native.set_error_factory(errors.make)
 
 __version__ = _native.__version__
-build_info = _native.build_info
-index_build = _native.index_build
+
+
+def build_info() -> str:
+    """What this build holds, as name=value words."""
+    return _native.build_info()
+
 
 __all__ = [
-    "Dataset", "Loader", "Part", "Batch", "Image", "Label", "Raw", "Bytes", "Stats", "shard",
+    "Dataset", "Loader", "Part", "Batch", "Tensor", "Column", "Image", "Label", "Raw", "Bytes", "Stats", "shard",
     "index_build", "build_info", "IMAGENET_MEAN", "IMAGENET_STD", "Error", "OptionError",
     "BadDataError", "NotFoundError", "StaleIndexError", "LimitError", "MemoryLimitError",
     "SlotsHeldError", "StallError", "DeviceError", "ProcessError",

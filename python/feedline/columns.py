@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a loader makes of each field: Image, Label, Raw, Bytes."""
 
-from dataclasses import dataclass, field
-from typing import Optional, Sequence, Tuple, Union
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Mapping, Sequence, Union
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -15,10 +17,11 @@ DTYPES = {
 }
 _LAYOUTS = {"NHWC": 0, "NCHW": 1}
 _CROPS = {"none": 0, "random_resized": 1, "center": 2}
+Switch = Union[bool, Literal["auto", "on", "off"], None]
 SWITCH = {None: 0, "auto": 0, True: 1, "on": 1, False: 2, "off": 2}
 
 
-def choose(table, value, what):
+def choose(table: Mapping[Any, int], value: object, what: str) -> int:
     """The number of a named choice, or a ValueError that lists the names."""
     try:
         return table[value]
@@ -27,9 +30,9 @@ def choose(table, value, what):
         raise ValueError(f"{what} is {value!r}; it is one of {names}") from None
 
 
-def dtype_number(dtype):
+def dtype_number(dtype: Any) -> int:
     """Accepts "float32", torch.float32, numpy.float32, numpy.dtype and jax dtypes."""
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
+    name: str = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
     return choose(DTYPES, name.rsplit(".", 1)[-1], "dtype")
 
 
@@ -43,25 +46,26 @@ class Image:
     exact: decode at full scale, equal to Pillow within 1 level; default: exact unless the crop is random.
     """
 
-    size: Union[int, Tuple[int, int]]
-    crop: str = "random_resized"
+    size: int | tuple[int, int]
+    crop: Literal["random_resized", "center", "none"] = "random_resized"
     resize: int = 0
-    scale: Tuple[float, float] = (0.08, 1.0)
-    ratio: Tuple[float, float] = (3 / 4, 4 / 3)
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip: float = 0.0
     mean: Sequence[float] = IMAGENET_MEAN
     std: Sequence[float] = IMAGENET_STD
-    dtype: object = "float32"
-    layout: str = "NCHW"
-    channels: int = 3
-    exact: Optional[bool] = None
+    dtype: Any = "float32"
+    layout: Literal["NHWC", "NCHW"] = "NCHW"
+    channels: Literal[1, 3] = 3
+    exact: Switch = None
     orient: bool = False
     tolerate: bool = False
     optional: bool = False
 
-    kind = "image"
+    kind: ClassVar[str] = "image"
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
+        """As the C library takes them."""
         height, width = (self.size, self.size) if isinstance(self.size, int) else self.size
         return {
             "width": width,
@@ -82,11 +86,11 @@ class Image:
         }
 
 
-def _three(values, what):
-    values = tuple(float(v) for v in values)
-    if len(values) not in (1, 3):
-        raise ValueError(f"{what} has {len(values)} values; 1 (grey) and 3 (RGB) are possible")
-    return values if len(values) == 3 else values * 3
+def _three(values: Sequence[float], what: str) -> tuple[float, ...]:
+    floats = tuple(float(v) for v in values)
+    if len(floats) not in (1, 3):
+        raise ValueError(f"{what} has {len(floats)} values; 1 (grey) and 3 (RGB) are possible")
+    return floats if len(floats) == 3 else floats * 3
 
 
 @dataclass(frozen=True)
@@ -94,9 +98,10 @@ class Label:
     """An integer, as int64."""
 
     optional: bool = False
-    kind = "label"
+    kind: ClassVar[str] = "label"
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
+        """As the C library takes them."""
         return {}
 
 
@@ -105,11 +110,12 @@ class Raw:
     """Bytes of one fixed length, as an array of this shape and dtype."""
 
     shape: Sequence[int]
-    dtype: object = "uint8"
+    dtype: Any = "uint8"
     optional: bool = False
-    kind = "raw"
+    kind: ClassVar[str] = "raw"
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
+        """As the C library takes them."""
         return {"shape": tuple(self.shape), "dtype": dtype_number(self.dtype)}
 
 
@@ -119,7 +125,11 @@ class Bytes:
 
     max_bytes: int = 0
     optional: bool = False
-    kind = "bytes"
+    kind: ClassVar[str] = "bytes"
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
+        """As the C library takes them."""
         return {"max_bytes": self.max_bytes}
+
+
+Column = Union[Image, Label, Raw, Bytes]

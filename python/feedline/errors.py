@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exceptions. Each says where it happened, in one sentence and in attributes."""
 
+from __future__ import annotations
+
 import errno
 
 
@@ -11,10 +13,13 @@ class Error(RuntimeError):
     container, key: text or None; offset: byte in the container or None.
     """
 
-    code = 0
-    stage = None
-    sample = position = offset = None
-    container = key = None
+    code: int = 0
+    stage: str | None = None
+    sample: int | None = None
+    position: int | None = None
+    offset: int | None = None
+    container: str | None = None
+    key: str | None = None
 
 
 class OptionError(Error, ValueError):
@@ -57,7 +62,7 @@ class ProcessError(Error):
     """The object was opened by another process: a forked child has to open its own."""
 
 
-_KINDS = {
+_KINDS: dict[int, type[Error]] = {
     errno.EINVAL: OptionError,
     errno.EBADMSG: BadDataError,
     errno.ENOENT: NotFoundError,
@@ -71,7 +76,8 @@ _KINDS = {
 }
 
 
-def make(code, stage, message, key, sample, position, container, offset):
+def make(code: int, stage: str, message: str, key: str, sample: int, position: int, container: str,
+         offset: int | None) -> Error:
     """The exception for an error of the C library."""
     error = _KINDS.get(-code, Error)(message)
     error.code = code

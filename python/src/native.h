@@ -5,13 +5,15 @@
 #define FL_PYTHON_NATIVE_H
 
 #define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030B0000
+// The build defines Py_LIMITED_API, but for a free-threaded interpreter, which has none.
 #include <Python.h>
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include <feedline/feedline.h>
+
+#include "native_gate.h"
 
 /* State of the module, one for each interpreter. */
 struct native_state {
@@ -29,12 +31,18 @@ PyObject *native_raise(struct native_state *st);
 /* A log callback for `callable`, which gets (level, text) under the interpreter's lock. */
 void native_log(void *callable, FlLogLevel level, const char *text);
 
+/* What a long operation calls about ten times a second: `progress` (a callable or NULL) is told of it, and a
+ * signal's handler runs. Both may raise: then the operation is stopped, and the exception stands. */
+int native_progress(void *progress, const FlProgress *p);
+
 /* ---- native_dataset.c -------------------------------------------------------------------------- */
 
 extern PyType_Spec native_dataset_spec;
 
-/* The dataset inside a feedline._native.Dataset; raises if it is closed or something else. */
-FlDataset *native_dataset_get(struct native_state *st, PyObject *object);
+/* The dataset inside a feedline._native.Dataset, open until native_dataset_leave(); NULL, with an exception:
+ * it is closed, or something else. */
+FlDataset *native_dataset_enter(struct native_state *st, PyObject *object);
+void native_dataset_leave(PyObject *object);
 
 /* ---- native_config.c --------------------------------------------------------------------------- */
 

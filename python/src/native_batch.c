@@ -26,6 +26,7 @@ struct tensor {
     struct holder *holder;
     FlColumn column;
     FlDevice device;
+    bool read_only;
     int64_t shape[FL_MAX_DIMS + 1];
     Py_ssize_t strides[FL_MAX_DIMS + 1]; // bytes
 };
@@ -84,6 +85,18 @@ static PyObject *tensor_new(struct native_state *st, struct holder *h, const FlC
     return (PyObject *)t;
 }
 
+/* What the loader says of a batch: in host memory whatever the device, to be read only. */
+static PyObject *host_note(struct native_state *st, struct holder *h, const FlColumn *column)
+{
+    struct tensor *t = (struct tensor *)tensor_new(st, h, column);
+
+    if (t) {
+        t->device = FL_CPU;
+        t->read_only = true;
+    }
+    return (PyObject *)t;
+}
+
 static void tensor_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
@@ -111,12 +124,14 @@ struct export
         struct dl_managed_versioned versioned;
     } managed;
     struct holder *holder;
-    int64_t shape[FL_MAX_DIMS + 1];
+    void *copy; // of the data, where sharing it would let the consumer write to it
+    int64_t shape[FL_MAX_DIMS + 1], strides[FL_MAX_DIMS + 1];
 };
 
 static void delete_export(struct export *e)
 {
     holder_put(e->holder);
+    free(e->copy);
     free(e);
 }
 
@@ -144,13 +159,38 @@ static void capsule_gone(PyObject *capsule)
 
 static struct dl_tensor describe(const struct tensor *t, struct export *e)
 {
+    const int64_t item = (int64_t)fl_dtype_bytes(t->column.dtype);
+
     memcpy(e->shape, t->shape, sizeof(e->shape));
-    return (struct dl_tensor){ .data = t->column.data,
+    for (int i = 0; i < t->column.ndim; i++)
+        e->strides[i] = t->strides[i] / item;
+    return (struct dl_tensor){ .data = e->copy ? e->copy : t->column.data,
                                .device = { t->device.type == FL_DEVICE_CUDA ? DL_CUDA : DL_CPU,
                                            t->device.ordinal },
                                .ndim = t->column.ndim,
                                .dtype = dl_dtype_of(t->column.dtype),
-                               .shape = e->shape };
+                               .shape = e->shape,
+                               .strides = e->strides };
+}
+
+static size_t tensor_bytes(const struct tensor *t)
+{
+    size_t n = fl_dtype_bytes(t->column.dtype);
+
+    for (int i = 0; i < t->column.ndim; i++)
+        n *= (size_t)t->shape[i];
+    return n;
+}
+
+/* The older protocol cannot say "read-only": its consumers get a copy of such a tensor. */
+static int copy_out(const struct tensor *t, struct export *e)
+{
+    const size_t n = tensor_bytes(t);
+
+    e->copy = malloc(n ? n : 1);
+    if (e->copy)
+        memcpy(e->copy, t->column.data, n);
+    return e->copy ? 0 : -1;
 }
 
 static PyObject *export_tensor(struct tensor *t, bool versioned)
@@ -159,14 +199,20 @@ static PyObject *export_tensor(struct tensor *t, bool versioned)
 
     if (!e)
         return PyErr_NoMemory();
+    if (t->read_only && !versioned && copy_out(t, e)) {
+        free(e);
+        return PyErr_NoMemory();
+    }
     e->holder = t->holder;
     holder_get(e->holder);
     if (versioned)
-        e->managed.versioned = (struct dl_managed_versioned){ .major = DL_MAJOR,
-                                                              .minor = DL_MINOR,
-                                                              .ctx = e,
-                                                              .deleter = delete_versioned,
-                                                              .tensor = describe(t, e) };
+        e->managed.versioned =
+            (struct dl_managed_versioned){ .major = DL_MAJOR,
+                                           .minor = DL_MINOR,
+                                           .ctx = e,
+                                           .deleter = delete_versioned,
+                                           .flags = t->read_only ? DL_FLAG_READ_ONLY : 0,
+                                           .tensor = describe(t, e) };
     else
         e->managed.plain =
             (struct dl_managed){ .tensor = describe(t, e), .ctx = e, .deleter = delete_plain };
@@ -262,18 +308,21 @@ static int tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
         [FL_F16] = "e", [FL_BF16] = "H", [FL_F32] = "f", [FL_F64] = "d"
     };
     struct tensor *t = (struct tensor *)self;
-    Py_ssize_t len = (Py_ssize_t)fl_dtype_bytes(t->column.dtype);
 
+    if (t->read_only && (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE) {
+        PyErr_SetString(PyExc_BufferError, "this tensor is read-only");
+        view->obj = NULL;
+        return -1;
+    }
     if (t->device.type != FL_DEVICE_CPU) {
         PyErr_SetString(PyExc_BufferError, "this tensor is on the device: use DLPack");
         view->obj = NULL;
         return -1;
     }
-    for (int i = 0; i < t->column.ndim; i++)
-        len *= (Py_ssize_t)t->shape[i];
     *view = (Py_buffer){ .buf = t->column.data,
                          .obj = Py_NewRef(self),
-                         .len = len,
+                         .len = (Py_ssize_t)tensor_bytes(t),
+                         .readonly = t->read_only,
                          .itemsize = (Py_ssize_t)fl_dtype_bytes(t->column.dtype),
                          .ndim = t->column.ndim,
                          .format = flags & PyBUF_FORMAT ? formats[t->column.dtype] : NULL,
@@ -305,6 +354,12 @@ static PyObject *tensor_pointer(PyObject *self, void *closure)
     return PyLong_FromVoidPtr(((struct tensor *)self)->column.data);
 }
 
+static PyObject *tensor_read_only(PyObject *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(((struct tensor *)self)->read_only);
+}
+
 static PyObject *tensor_offsets(PyObject *self, void *closure)
 {
     struct tensor *t = (struct tensor *)self;
@@ -317,10 +372,7 @@ static PyObject *tensor_offsets(PyObject *self, void *closure)
     FlColumn offsets = {
         .data = (void *)t->column.offsets, .dtype = FL_I64, .ndim = 1, .shape = { b->size + 1 }
     };
-    struct tensor *made = (struct tensor *)tensor_new(st, t->holder, &offsets);
-    if (made)
-        made->device = FL_CPU; // offsets stay on the host
-    return (PyObject *)made;
+    return host_note(st, t->holder, &offsets);
 }
 
 static PyMethodDef tensor_methods[] = {
@@ -335,6 +387,7 @@ static PyGetSetDef tensor_getset[] = {
     { "shape", tensor_shape, NULL, "Lengths of the axes.", NULL },
     { "dtype", tensor_dtype, NULL, "Name of the element type.", NULL },
     { "pointer", tensor_pointer, NULL, "Address of the first element.", NULL },
+    { "read_only", tensor_read_only, NULL, "Whether it may only be read.", NULL },
     { "offsets", tensor_offsets, NULL, "Where each value of a bytes column begins, or None.",
       NULL },
     { NULL, NULL, NULL, NULL, NULL },
@@ -424,10 +477,7 @@ static PyObject *batch_notes(PyObject *self, void *closure)
 
     if (!data[i])
         Py_RETURN_NONE;
-    struct tensor *t = (struct tensor *)tensor_new(native_state_of(self), h, &column);
-    if (t)
-        t->device = FL_CPU;
-    return (PyObject *)t;
+    return host_note(native_state_of(self), h, &column);
 }
 
 static PyObject *batch_device_valid(PyObject *self, void *closure)

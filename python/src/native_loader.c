@@ -7,29 +7,34 @@
 
 struct loader {
     PyObject ob_base;
-    FlLoader *loader; // NULL: closed
+    FlLoader *loader;
+    struct native_gate gate; // closed when loader is
     PyObject *log;
-    _Atomic int inside; // threads in a call that waits: close lets them out first
 };
 
-static FlLoader *get(PyObject *object)
+/* The loader, open until leave(); NULL with an exception. */
+static FlLoader *enter(PyObject *object)
 {
-    FlLoader *l = ((struct loader *)object)->loader;
+    struct loader *self = (struct loader *)object;
 
-    if (!l)
-        PyErr_SetString(PyExc_ValueError, "the loader is closed");
-    return l;
+    if (native_gate_enter(&self->gate))
+        return self->loader;
+    PyErr_SetString(PyExc_ValueError, "the loader is closed");
+    return NULL;
 }
 
-/* One part of a mixture: (dataset, weight, subset or None, exclude or None). */
+static void leave(PyObject *object)
+{
+    native_gate_leave(&((struct loader *)object)->gate);
+}
+
+/* One part of a mixture: (dataset, weight, subset or None, exclude or None). The dataset stays open until
+ * leave_parts(). */
 static int get_part(struct native_state *st, PyObject *tuple, FlPart *part, PyObject *keep)
 {
     PyObject *ds, *subset, *exclude;
 
     if (!PyArg_ParseTuple(tuple, "OdOO", &ds, &part->weight, &subset, &exclude))
-        return -1;
-    part->dataset = native_dataset_get(st, ds);
-    if (!part->dataset)
         return -1;
     if (subset != Py_None &&
         native_array(subset, 8, (const void **)&part->subset, &part->n_subset, keep))
@@ -37,22 +42,32 @@ static int get_part(struct native_state *st, PyObject *tuple, FlPart *part, PyOb
     if (exclude != Py_None &&
         native_array(exclude, 8, (const void **)&part->exclude, &part->n_exclude, keep))
         return -1;
-    return 0;
+    part->dataset = native_dataset_enter(st, ds);
+    return part->dataset ? 0 : -1;
 }
 
+static void leave_parts(PyObject *list, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        native_dataset_leave(PyTuple_GetItem(PyList_GetItem(list, i), 0));
+}
+
+/* *n parts are filled, also when it fails. */
 static int get_parts(struct native_state *st, PyObject *list, FlPart parts[16], int32_t *n,
                      PyObject *keep)
 {
     const Py_ssize_t len = PyList_Size(list);
 
     if (len < 1 || len > 16) {
-        PyErr_SetString(PyExc_ValueError, "1 to 16 datasets can be mixed");
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "1 to 16 datasets can be mixed");
         return -1;
     }
-    for (Py_ssize_t i = 0; i < len; i++)
-        if (get_part(st, PyList_GetItem(list, i), &parts[i], keep))
+    while (*n < len) {
+        if (get_part(st, PyList_GetItem(list, *n), &parts[*n], keep))
             return -1;
-    *n = (int32_t)len;
+        ++*n;
+    }
     return 0;
 }
 
@@ -62,7 +77,7 @@ static FlLoader *open_loader(struct native_state *st, PyObject *list, PyObject *
     FlPart parts[16] = { { 0 } };
     PyObject *keep = PyList_New(0); // memory that the settings point into, until open has copied it
     FlLoader *loader = NULL;
-    int32_t n;
+    int32_t n = 0;
     FlConfig cfg;
     int err;
 
@@ -75,6 +90,7 @@ static FlLoader *open_loader(struct native_state *st, PyObject *list, PyObject *
         Py_BEGIN_ALLOW_THREADS err = fl_loader_open_mixture(&loader, parts, n, &cfg);
         Py_END_ALLOW_THREADS if (err) native_raise(st);
     }
+    leave_parts(list, n);
     Py_DECREF(keep);
     return loader;
 }
@@ -127,105 +143,144 @@ static void loader_dealloc(PyObject *object)
 static PyObject *loader_close(PyObject *self, PyObject *unused)
 {
     struct loader *l = (struct loader *)self;
+    const int closed = native_gate_close(&l->gate);
 
     (void)unused;
-    if (atomic_load(&l->inside)) {
+    if (closed < 0) {
         PyErr_SetString(PyExc_RuntimeError, "another thread is waiting for a batch of this loader");
         return NULL;
     }
-    close_loader(l);
+    if (closed)
+        close_loader(l);
     Py_RETURN_NONE;
 }
 
-/* next(stream): a batch, or None at the end of an epoch. Waits without the interpreter's lock and looks at
- * signals ten times a second. */
-static PyObject *loader_next(PyObject *self, PyObject *arg)
+/* Wait without the interpreter's lock, in slices between which signals are looked at. EAGAIN: the time is
+ * over; or an exception is set. */
+static int wait_next(FlLoader *l, FlBatch *batch, void *stream, long long timeout_ms)
 {
-    struct native_state *st = native_state_of(self);
-    void *stream = PyLong_AsVoidPtr(arg);
-    FlLoader *l = get(self);
-    FlBatch batch = { 0 };
+    long long slice = 0;
     int err;
 
-    if (!l || PyErr_Occurred())
-        return NULL;
-    atomic_fetch_add(&((struct loader *)self)->inside, 1);
     do {
-        Py_BEGIN_ALLOW_THREADS err = fl_loader_next_timeout(l, &batch, stream, SLICE_MS);
-        Py_END_ALLOW_THREADS
-    } while (err == FL_ERR(EAGAIN) && !PyErr_CheckSignals());
-    atomic_fetch_sub(&((struct loader *)self)->inside, 1);
-    if (PyErr_Occurred())
+        slice = timeout_ms < 0 || timeout_ms > SLICE_MS ? SLICE_MS : timeout_ms;
+        Py_BEGIN_ALLOW_THREADS err = fl_loader_next_timeout(l, batch, stream, slice);
+        Py_END_ALLOW_THREADS if (timeout_ms >= 0) timeout_ms -= slice;
+    } while (err == FL_ERR(EAGAIN) && !PyErr_CheckSignals() && timeout_ms);
+    return err;
+}
+
+/* next(stream, timeout_ms=-1): the next batch, or None at the end of an epoch. */
+static PyObject *loader_next(PyObject *self, PyObject *args)
+{
+    struct native_state *st = native_state_of(self);
+    unsigned long long stream;
+    long long timeout_ms = -1;
+    FlBatch batch = { 0 };
+
+    if (!PyArg_ParseTuple(args, "K|L", &stream, &timeout_ms))
         return NULL;
+    FlLoader *l = enter(self);
+    if (!l)
+        return NULL;
+    const int err = wait_next(l, &batch, (void *)(uintptr_t)stream, timeout_ms);
+    leave(self);
+    if (PyErr_Occurred()) {
+        if (!err)
+            fl_batch_release(&batch, (void *)(uintptr_t)stream);
+        return NULL;
+    }
     if (err == FL_EPOCH_END)
         Py_RETURN_NONE;
-    return err ? native_raise(st) : native_batch_new(st, &batch, stream);
+    if (err == FL_ERR(EAGAIN)) {
+        PyErr_SetString(PyExc_TimeoutError, "no batch was ready in time");
+        return NULL;
+    }
+    return err ? native_raise(st) : native_batch_new(st, &batch, (void *)(uintptr_t)stream);
 }
 
 static PyObject *loader_batches(PyObject *self, PyObject *unused)
 {
-    FlLoader *l = get(self);
+    FlLoader *l = enter(self);
 
     (void)unused;
-    return l ? PyLong_FromLongLong(fl_loader_batches(l)) : NULL;
+    if (!l)
+        return NULL;
+    const int64_t n = fl_loader_batches(l);
+    leave(self);
+    return PyLong_FromLongLong(n);
 }
 
 static PyObject *loader_samples(PyObject *self, PyObject *unused)
 {
-    FlLoader *l = get(self);
+    FlLoader *l = enter(self);
 
     (void)unused;
-    return l ? PyLong_FromLongLong(fl_loader_samples(l)) : NULL;
+    if (!l)
+        return NULL;
+    const int64_t n = fl_loader_samples(l);
+    leave(self);
+    return PyLong_FromLongLong(n);
 }
 
 static PyObject *loader_state(PyObject *self, PyObject *unused)
 {
-    FlLoader *l = get(self);
+    FlLoader *l = enter(self);
     char state[FL_STATE_BYTES];
 
     (void)unused;
     if (!l)
         return NULL;
     const int n = fl_loader_state(l, state, sizeof(state));
+    leave(self);
     return n < 0 ? native_raise(native_state_of(self)) : PyBytes_FromStringAndSize(state, n);
 }
 
 static PyObject *loader_restore(PyObject *self, PyObject *args)
 {
-    FlLoader *l = get(self);
     const char *state;
     Py_ssize_t size;
     int force = 0, err;
 
-    if (!l || !PyArg_ParseTuple(args, "y#|p", &state, &size, &force))
+    if (!PyArg_ParseTuple(args, "y#|p", &state, &size, &force))
+        return NULL;
+    FlLoader *l = enter(self);
+    if (!l)
         return NULL;
     Py_BEGIN_ALLOW_THREADS err = fl_loader_restore(l, state, (size_t)size, force);
-    Py_END_ALLOW_THREADS if (err) return native_raise(native_state_of(self));
+    Py_END_ALLOW_THREADS leave(self);
+    if (err)
+        return native_raise(native_state_of(self));
     Py_RETURN_NONE;
 }
 
 static PyObject *loader_seek(PyObject *self, PyObject *args)
 {
-    FlLoader *l = get(self);
     long long epoch, position;
     int err;
 
-    if (!l || !PyArg_ParseTuple(args, "LL", &epoch, &position))
+    if (!PyArg_ParseTuple(args, "LL", &epoch, &position))
+        return NULL;
+    FlLoader *l = enter(self);
+    if (!l)
         return NULL;
     Py_BEGIN_ALLOW_THREADS err = fl_loader_seek(l, epoch, position);
-    Py_END_ALLOW_THREADS if (err) return native_raise(native_state_of(self));
+    Py_END_ALLOW_THREADS leave(self);
+    if (err)
+        return native_raise(native_state_of(self));
     Py_RETURN_NONE;
 }
 
 static PyObject *loader_position(PyObject *self, PyObject *unused)
 {
-    FlLoader *l = get(self);
+    FlLoader *l = enter(self);
     int64_t epoch;
 
     (void)unused;
     if (!l)
         return NULL;
     const int64_t position = fl_loader_position(l, &epoch);
+    leave(self);
     return Py_BuildValue("LL", (long long)epoch, (long long)position);
 }
 
@@ -252,13 +307,15 @@ static PyObject *stages_dict(const FlLoaderStats *st)
 
 static PyObject *loader_stats(PyObject *self, PyObject *unused)
 {
-    FlLoader *l = get(self);
+    FlLoader *l = enter(self);
     FlLoaderStats s = { .struct_size = sizeof(s) };
 
     (void)unused;
     if (!l)
         return NULL;
-    if (fl_loader_stats(l, &s))
+    const int err = fl_loader_stats(l, &s);
+    leave(self);
+    if (err)
         return native_raise(native_state_of(self));
     PyObject *stages = stages_dict(&s);
     if (!stages)
@@ -280,12 +337,13 @@ static PyObject *loader_stats(PyObject *self, PyObject *unused)
 
 static PyMethodDef methods[] = {
     { "close", loader_close, METH_NOARGS, "Stop the threads; batches that are held stay valid." },
-    { "next", loader_next, METH_O, "next(stream): the next batch, None at the end of an epoch." },
+    { "next", loader_next, METH_VARARGS,
+      "next(stream, timeout_ms=-1): the next batch, None at the end of an epoch." },
     { "batches", loader_batches, METH_NOARGS, "Batches of this rank in an epoch." },
     { "samples", loader_samples, METH_NOARGS, "Samples of this rank in an epoch." },
     { "state", loader_state, METH_NOARGS, "Where the consumer is, as bytes." },
-    { "restore", loader_restore, METH_VARARGS, "restore(state, force=False)" },
-    { "seek", loader_seek, METH_VARARGS, "seek(epoch, position)" },
+    { "restore", loader_restore, METH_VARARGS, "restore(state, force=False): go on from a state." },
+    { "seek", loader_seek, METH_VARARGS, "seek(epoch, position): go to a place of the order." },
     { "position", loader_position, METH_NOARGS, "(epoch, position) of the consumer." },
     { "stats", loader_stats, METH_NOARGS, "Counters, as a dict." },
     { NULL, NULL, 0, NULL },

@@ -49,6 +49,30 @@ void native_log(void *callable, FlLogLevel level, const char *text)
     PyGILState_Release(gil);
 }
 
+/* A dict for the callable: what, done, total, bytes, total_bytes, bad, seconds. */
+static int tell(PyObject *progress, const FlProgress *p)
+{
+    PyObject *dict = Py_BuildValue(
+        "{ss,sL,sL,sK,sK,sL,sd}", "what", p->what, "done", (long long)p->done, "total",
+        (long long)p->total, "bytes", (unsigned long long)p->bytes, "total_bytes",
+        (unsigned long long)p->total_bytes, "bad", (long long)p->bad, "seconds", p->seconds);
+    PyObject *result = dict ? PyObject_CallFunctionObjArgs(progress, dict, NULL) : NULL;
+
+    Py_XDECREF(dict);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+int native_progress(void *progress, const FlProgress *p)
+{
+    const PyGILState_STATE gil = PyGILState_Ensure();
+    const int stop =
+        PyErr_Occurred() || PyErr_CheckSignals() || (progress && tell((PyObject *)progress, p));
+
+    PyGILState_Release(gil);
+    return stop;
+}
+
 static PyObject *build_info(PyObject *module, PyObject *unused)
 {
     (void)module;
@@ -59,13 +83,18 @@ static PyObject *build_info(PyObject *module, PyObject *unused)
 static PyObject *index_build(PyObject *module, PyObject *args)
 {
     FlDatasetOptions opt = FL_DATASET_OPTIONS_DEFAULT;
+    PyObject *progress = Py_None;
     const char *path;
     int err;
 
-    if (!PyArg_ParseTuple(args, "s", &path))
+    if (!PyArg_ParseTuple(args, "s|O", &path, &progress))
         return NULL;
+    opt.progress = native_progress;
+    opt.progress_cookie = progress == Py_None ? NULL : progress;
     Py_BEGIN_ALLOW_THREADS err = fl_index_build(path, &opt);
-    Py_END_ALLOW_THREADS if (err) return native_raise(PyModule_GetState(module));
+    Py_END_ALLOW_THREADS if (PyErr_Occurred()) return NULL;
+    if (err)
+        return native_raise(PyModule_GetState(module));
     Py_RETURN_NONE;
 }
 
@@ -76,13 +105,13 @@ static PyObject *shard(PyObject *module, PyObject *args)
     FlShardResult result = { 0 };
     unsigned long long bytes, seed;
     int shuffle, slice, overwrite, threads, max_side, quality, err;
-    PyObject *source;
+    PyObject *source, *progress = Py_None;
     const char *target;
 
-    if (!PyArg_ParseTuple(args, "OsKKpppiii", &source, &target, &bytes, &seed, &shuffle, &slice,
-                          &overwrite, &threads, &max_side, &quality))
+    if (!PyArg_ParseTuple(args, "OsKKpppiii|O", &source, &target, &bytes, &seed, &shuffle, &slice,
+                          &overwrite, &threads, &max_side, &quality, &progress))
         return NULL;
-    FlDataset *ds = native_dataset_get(st, source);
+    FlDataset *ds = native_dataset_enter(st, source);
     if (!ds)
         return NULL;
     opt.shard_bytes = bytes;
@@ -93,8 +122,14 @@ static PyObject *shard(PyObject *module, PyObject *args)
     opt.n_threads = threads;
     opt.max_side = max_side;
     opt.quality = quality;
+    opt.progress = native_progress;
+    opt.progress_cookie = progress == Py_None ? NULL : progress;
     Py_BEGIN_ALLOW_THREADS err = fl_shard(ds, target, &opt, &result);
-    Py_END_ALLOW_THREADS if (err) return native_raise(st);
+    Py_END_ALLOW_THREADS native_dataset_leave(source);
+    if (PyErr_Occurred())
+        return NULL;
+    if (err)
+        return native_raise(st);
     return Py_BuildValue("{sL,sL,sK,sK,sL,sL,sL,sL}", "samples", (long long)result.samples,
                          "shards", (long long)result.shards, "bytes_in",
                          (unsigned long long)result.bytes_in, "bytes_out",
@@ -156,6 +191,9 @@ static int module_clear(PyObject *module)
 
 static PyModuleDef_Slot slots[] = {
     { Py_mod_exec, module_exec },
+#ifdef Py_GIL_DISABLED
+    { Py_mod_gil, Py_MOD_GIL_NOT_USED },
+#endif
     { 0, NULL },
 };
 
