@@ -126,6 +126,30 @@ static int decode_slice(struct jpeg_context *c, struct fl_decode_job *job,
     return fl_jpeg_decode(c->decoder, c->slice, len, req, err, NULL);
 }
 
+/* By entry points, from the row groups that were read. */
+static int decode_points(struct jpeg_context *c, const struct fl_decode_job *job,
+                         const struct fl_jpeg_request *req, FlError *err)
+{
+    const struct fl_sample_field *f = job->field;
+    const struct fl_jpeg_points points = { &f->entries, &f->entry_range, f->headers, job->data };
+
+    if (job->column->from[job->sample->part].row_sums &&
+        fl_entry_check(&f->entries, &f->entry_range, job->data, err))
+        return err->code;
+    return fl_jpeg_decode_points(c->decoder, &points, req, err);
+}
+
+/* What was read, as the plan asked for it. */
+static int decode_part(struct jpeg_context *c, struct fl_decode_job *job,
+                       struct fl_jpeg_request *req, FlError *err)
+{
+    if (job->field->sliced)
+        return decode_slice(c, job, req, err);
+    if (job->field->points)
+        return decode_points(c, job, req, err);
+    return fl_jpeg_decode(c->decoder, job->data, job->len, req, err, NULL);
+}
+
 static int decode(void *ctx, struct fl_decode_job *job, FlError *err)
 {
     struct jpeg_context *c = ctx;
@@ -139,9 +163,7 @@ static int decode(void *ctx, struct fl_decode_job *job, FlError *err)
     if (code)
         return code;
     req.dst = direct ? job->row : c->pixels;
-    code = job->field->sliced ? decode_slice(c, job, &req, err)
-                              : fl_jpeg_decode(c->decoder, job->data, job->len, &req, err, NULL);
-    if (code)
+    if ((code = decode_part(c, job, &req, err)))
         return code;
     if (!direct)
         c->kernels->normalize(n, c->pixels, pixels, job->row, pixels, true);

@@ -9,8 +9,6 @@
 #include "base/rng.h"
 #include "base/thread.h"
 
-#define BLOB_ROOM 8192 // slice table and header strings of a picture; larger ones are read whole
-
 /* Hands out pieces of the second slab; with base NULL it only counts. */
 struct carve {
     uint8_t *base;
@@ -23,14 +21,6 @@ static void *piece(struct carve *c, uint64_t n, uint64_t size)
 
     c->at += (n * size + 63) / 64 * 64;
     return p;
-}
-
-static bool has_blobs(const struct fl_settings *s)
-{
-    for (unsigned i = 0; i < s->n_columns; i++)
-        if (s->columns[i].sliced)
-            return true;
-    return false;
 }
 
 static void carve_output(const struct fl_settings *s, struct fl_output *out, struct carve *c)
@@ -49,7 +39,7 @@ static void carve_slot(const struct fl_settings *s, struct fl_slot *slot, struct
 {
     const uint64_t rows = (uint64_t)s->cfg.batch_size;
     struct fl_sample_field *fields;
-    uint8_t *blobs = NULL;
+    uint8_t *blobs[FL_MAX_COLUMNS];
 
     carve_output(s, &slot->out, c);
     for (unsigned i = 0; i < s->n_columns; i++)
@@ -58,8 +48,8 @@ static void carve_slot(const struct fl_settings *s, struct fl_slot *slot, struct
     slot->row_errors = piece(c, rows, 1);
     slot->samples = piece(c, rows, sizeof(*slot->samples));
     fields = piece(c, rows * s->n_columns, sizeof(*fields));
-    if (has_blobs(s))
-        blobs = piece(c, rows * s->n_columns, BLOB_ROOM);
+    for (unsigned i = 0; i < s->n_columns; i++)
+        blobs[i] = s->columns[i].blob_room ? piece(c, rows, s->columns[i].blob_room) : NULL;
     if (!c->base)
         return;
     for (uint64_t r = 0; r < rows; r++) {
@@ -68,9 +58,9 @@ static void carve_slot(const struct fl_settings *s, struct fl_slot *slot, struct
         slot->samples[r].slot = slot;
         slot->samples[r].row = (uint32_t)r;
         for (unsigned i = 0; i < s->n_columns; i++) {
-            fields[r * s->n_columns + i].blob =
-                blobs ? blobs + (r * s->n_columns + i) * BLOB_ROOM : NULL;
-            fields[r * s->n_columns + i].blob_room = blobs ? BLOB_ROOM : 0;
+            const size_t room = s->columns[i].blob_room;
+            fields[r * s->n_columns + i].blob = room ? blobs[i] + r * room : NULL;
+            fields[r * s->n_columns + i].blob_room = room;
         }
     }
 }

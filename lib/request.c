@@ -10,19 +10,46 @@
 #include "jpeg/exif.h"
 #include "kernels/resize.h"
 
-/* The source rectangle that a crop's window needs when decoded at scale/8. */
-static struct fl_rect needed(const struct fl_crop *c, int scale)
+/* The source rectangle that the crop needs, and the DCT scale for it. */
+static struct fl_rect needed(const struct fl_column *c, const struct fl_sample_field *f, int *scale)
 {
-    const struct fl_axis_spec x = { c->box.x, c->box.w, scale, c->rw, c->window.x, c->window.w };
-    const struct fl_axis_spec y = { c->box.y, c->box.h, scale, c->rh, c->window.y, c->window.h };
-    int32_t x0, x1, y0, y1;
+    const FlImage *im = &c->cfg.image;
+    const int orientation = im->orient && f->orientation ? f->orientation : 1;
+    const struct fl_crop crop = fl_orient_crop(orientation, f->width, f->height, f->crop);
 
-    fl_axis_reach(&x, &x0, &x1);
-    fl_axis_reach(&y, &y0, &y1);
-    struct fl_rect r = { x0 * 8 / scale, y0 * 8 / scale, x1 * 8 / scale, y1 * 8 / scale };
-    r.w -= r.x;
-    r.h -= r.y;
-    return r;
+    *scale = fl_resize_scale(crop.box.w, crop.box.h, crop.rw, crop.rh, im->exact == FL_ON);
+    return fl_resize_reach(&crop, *scale);
+}
+
+/* The header strings of these ids, behind the first `len` bytes of the field's blob. */
+static bool header_strings(const struct fl_index *ix, const uint32_t ids[FL_SLICE_HEADERS],
+                           size_t len, struct fl_sample_field *f)
+{
+    size_t at = (len + 7) / 8 * 8, n;
+
+    for (int i = 0; i < FL_SLICE_HEADERS; i++) {
+        if (at >= f->blob_room || fl_index_header(ix, ids[i], f->blob + at, f->blob_room - at, &n))
+            return false;
+        f->headers[i] = (struct fl_slice_bytes){ f->blob + at, n };
+        at += n;
+    }
+    return true;
+}
+
+/* Is this part of the field's bytes? Then ask for it alone. */
+static bool ask(const struct fl_sample_field *f, uint64_t offset, uint64_t length,
+                struct fl_read_req *req)
+{
+    if (offset > f->span.length || length > f->span.length - offset)
+        return false;
+    req->offset = f->span.offset + offset;
+    req->length = length;
+    return true;
+}
+
+static bool same_size(const struct fl_frame *frame, const struct fl_sample_field *f)
+{
+    return frame->width == f->width && frame->height == f->height;
 }
 
 /* A sliced JPEG: ask for the row groups of the crop only. False: read all of it, which is an ordinary
@@ -30,36 +57,33 @@ static struct fl_rect needed(const struct fl_crop *c, int scale)
 static bool slice_request(const struct fl_index *ix, const struct fl_column *c, struct fl_sample *s,
                           struct fl_sample_field *f, struct fl_read_req *req)
 {
-    const FlImage *im = &c->cfg.image;
-    size_t len, at, n;
+    const struct fl_rect box = needed(c, f, &f->scale);
+    size_t len;
 
-    if (!f->blob_room ||
-        fl_index_slices(ix, c->from[s->part].field, s->id, f->blob, f->blob_room, &len) || !len ||
-        fl_slice_table_unpack(&f->table, f->blob, len))
-        return false;
-    if (f->table.frame.width != f->width || f->table.frame.height != f->height)
-        return false;
-    at = (len + 7) / 8 * 8;
-    for (int i = 0; i < FL_SLICE_HEADERS; i++) {
-        if (at >= f->blob_room ||
-            fl_index_header(ix, f->table.header_ids[i], f->blob + at, f->blob_room - at, &n))
-            return false;
-        f->headers[i] = (struct fl_slice_bytes){ f->blob + at, n };
-        at += n;
-    }
-    const int orientation = im->orient && f->orientation ? f->orientation : 1;
-    const struct fl_crop crop = fl_orient_crop(orientation, f->width, f->height, f->crop);
-    f->scale = fl_resize_scale(crop.box.w, crop.box.h, crop.rw, crop.rh, im->exact == FL_ON);
-    struct fl_rect box = needed(&crop, f->scale);
-    // At a reduced scale the last decoded pixel may reach over the picture's edge.
-    box.w = box.x + box.w > f->width ? f->width - box.x : box.w;
-    box.h = box.y + box.h > f->height ? f->height - box.y : box.h;
-    if (fl_slice_range(&f->table, box, f->scale, &f->range) ||
-        f->range.offset + f->range.length > f->span.length)
-        return false;
-    req->offset = f->span.offset + f->range.offset;
-    req->length = f->range.length;
-    return true;
+    return f->blob_room &&
+           !fl_index_slices(ix, c->from[s->part].field, s->id, f->blob, f->blob_room, &len) &&
+           len && !fl_slice_table_unpack(&f->table, f->blob, len) &&
+           same_size(&f->table.frame, f) && header_strings(ix, f->table.header_ids, len, f) &&
+           !fl_slice_range(&f->table, box, f->scale, &f->range) &&
+           ask(f, f->range.offset, f->range.length, req);
+}
+
+/* The same by entry points. Pictures beyond max_pixels, and damage that is to be tolerated, are matters for
+ * whoever decodes the whole file. */
+static bool points_request(const struct fl_settings *settings, const struct fl_index *ix,
+                           const struct fl_column *c, struct fl_sample *s,
+                           struct fl_sample_field *f, struct fl_read_req *req)
+{
+    const struct fl_rect box = needed(c, f, &f->scale);
+    size_t len;
+
+    return f->blob_room && !c->cfg.image.tolerate &&
+           (int64_t)f->width * f->height <= settings->cfg.max_pixels &&
+           !fl_index_entries(ix, c->from[s->part].field, s->id, f->blob, f->blob_room, &len) &&
+           len && !fl_entry_unpack(&f->entries, f->blob, len) && same_size(&f->entries.frame, f) &&
+           header_strings(ix, f->entries.header_ids, len, f) &&
+           !fl_entry_range(&f->entries, box, f->scale, &f->entry_range) &&
+           ask(f, f->entry_range.offset, f->entry_range.length, req);
 }
 
 static int picture(const struct fl_settings *settings, const struct fl_index *ix,
@@ -71,7 +95,7 @@ static int picture(const struct fl_settings *settings, const struct fl_index *ix
 
     f->width = 0;
     f->crop.rw = 0;
-    f->sliced = false;
+    f->sliced = f->points = false;
     f->key = (struct fl_crop_key){ .seed = settings->cfg.seed,
                                    .epoch = (uint32_t)s->epoch,
                                    .position = (uint64_t)s->position,
@@ -90,7 +114,8 @@ static int picture(const struct fl_settings *settings, const struct fl_index *ix
         fl_orient_size(image.orientation, &w, &h);
     f->crop = fl_crop_draw(&c->cfg.image, &f->key, w, h);
     f->sliced = (image.flags & FL_IMAGE_SLICED) && slice_request(ix, c, s, f, req);
-    f->whole = !f->sliced;
+    f->points = (image.flags & FL_IMAGE_ENTRIES) && points_request(settings, ix, c, s, f, req);
+    f->whole = !f->sliced && !f->points;
     return 0;
 }
 

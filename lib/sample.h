@@ -13,6 +13,7 @@
 #include <feedline/error.h>
 
 #include "crop.h"
+#include "jpeg/entry.h"
 #include "jpeg/slice.h"
 #include "rect.h"
 #include "span.h"
@@ -50,11 +51,13 @@ struct fl_sample_field {
     struct fl_crop_key key; // of the crop's draw
     struct fl_crop crop;    // upright frame; rw 0: not drawn yet, the size was unknown
 
-    /* Sliced JPEG: the request covers the row groups of `range` only. */
-    bool sliced;
-    int scale; // DCT scale that the range was made for, in eighths
+    /* Sliced JPEG, or one with entry points: the request covers the row groups of the crop only. */
+    bool sliced, points; // one of them or none
+    int scale;           // DCT scale that the range was made for, in eighths
     struct fl_slice_table table;
     struct fl_slice_range range;
+    struct fl_entry_table entries;
+    struct fl_entry_range entry_range;
     struct fl_slice_bytes headers[FL_SLICE_HEADERS];
     uint8_t *blob; // memory of this field for the table and the header strings
     size_t blob_room;

@@ -110,6 +110,21 @@ static int resolve_bytes(struct fl_column *c)
     return 0;
 }
 
+/* Room for what the index keeps of a picture besides its size: the longest, but not that of a few odd ones,
+ * which are then read whole. */
+static size_t blob_room(const struct fl_index_field *f)
+{
+    const uint64_t strings = 2048, usual = 8192, n = f->entries > 0 ? (uint64_t)f->entries : 1;
+    uint64_t most = 4 * (f->entry_bytes / n);
+
+    if (!f->has_entries)
+        return f->has_slices ? usual : 0;
+    most = most > 32768 ? most : 32768;
+    most = most < MIB ? most : MIB;
+    most = f->longest_entries < most ? f->longest_entries : most;
+    return most + strings > usual ? (most + strings + 63) / 64 * 64 : usual;
+}
+
 /* Find the column's field in one dataset. */
 static int resolve_source(struct fl_settings *s, struct fl_column *c, const struct fl_part *part,
                           struct fl_source *from)
@@ -129,8 +144,13 @@ static int resolve_source(struct fl_settings *s, struct fl_column *c, const stru
     from->kind = field->kind;
     from->checksums = field->has_checksum && s->cfg.checksum != FL_OFF;
     from->sliced = field->has_slices;
+    from->points = field->has_entries;
+    from->row_sums = s->cfg.checksum != FL_OFF;
     from->is_image = field->is_image;
     c->sliced |= from->sliced;
+    c->points |= from->points;
+    if (c->cfg.kind == FL_COLUMN_IMAGE && blob_room(field) > c->blob_room)
+        c->blob_room = blob_room(field);
     c->largest = field->max_bytes > c->largest ? field->max_bytes : c->largest;
     if (from->kind == FL_FIELD_INT && c->cfg.kind != FL_COLUMN_LABEL)
         return INVALID("column \"%s\": the field holds integers; make it a label column",
@@ -289,8 +309,8 @@ static int resolve_memory(struct fl_settings *s)
     // A batch that the GPU decodes stays in its slots until its errors are known: one or two more.
     bool gpu = false;
     for (unsigned i = 0; i < s->n_columns; i++)
-        gpu |=
-            c->device.type == FL_DEVICE_CUDA && c->decode != FL_DECODE_CPU && s->columns[i].sliced;
+        gpu |= c->device.type == FL_DEVICE_CUDA && c->decode != FL_DECODE_CPU &&
+               s->columns[i].blob_room;
     c->device_slots = c->device_slots ? c->device_slots : gpu ? 4 : 2;
     s->n_slots = c->host_slots ? (unsigned)c->host_slots : gpu ? 5 : 3;
     c->host_slots = (int32_t)s->n_slots;

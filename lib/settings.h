@@ -24,6 +24,8 @@ struct fl_source {
     FlFieldKind kind; // of the field
     bool checksums;   // its spans have one, and it is to be compared
     bool sliced;      // some pictures are sliced JPEGs
+    bool points;      // some have entry points
+    bool row_sums;    // row groups of these have checksums that are to be compared
     bool is_image;    // the index knows the pictures' sizes
 };
 
@@ -42,6 +44,8 @@ struct fl_column {
     unsigned index;     // among the columns
     bool zstd;          // the field's bytes are zstd frames
     bool sliced;        // some pictures of some part are sliced JPEGs
+    bool points;        // some have entry points
+    size_t blob_room;   // of a row, for slice table or entry points and header strings; 0: for none
     const struct fl_decoder *decoder;
     struct fl_source from[FL_MIXTURE_PARTS]; // by part
 

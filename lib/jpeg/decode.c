@@ -438,8 +438,7 @@ static int run(struct job *j, FlError *err)
 static bool is_ours(const struct job *j)
 {
     return j->dec->fast && j->header.sof <= FL_SOF_EXTENDED && j->req->origin_x == 0 &&
-           j->req->origin_y == 0 && (j->header.components == 3 || j->header.components == 1) &&
-           (j->header.colour != FL_JPEG_RGB || j->req->channels == 3);
+           j->req->origin_y == 0 && (j->header.components == 3 || j->header.components == 1);
 }
 
 static bool inside(const struct job *j)

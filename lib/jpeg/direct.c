@@ -98,7 +98,7 @@ static size_t lay_out(struct fl_direct *d, size_t bits_room)
         if (!p->up.whole)
             return 0;
         p->side = (uint32_t)__builtin_ctz(p->up.block);
-        p->wanted = c == 0 || d->channels == 3;
+        p->wanted = c == 0 || d->channels == 3 || d->colour == FL_JPEG_RGB;
         p->dw = ceil_div((uint64_t)f->width * f->h[c] * p->up.block, 8u * f->h_max);
         p->dh = ceil_div((uint64_t)f->height * f->v[c] * p->up.block, 8u * f->v_max);
         p->x0 = d->mx0 * f->h[c] * p->up.block;
@@ -313,8 +313,9 @@ static void emit(struct fl_direct *d, uint32_t y, uint8_t *out)
 {
     const int n = (int)(d->x1 - d->x0);
     const uint8_t *s[3] = { full_row(d, 0, y), NULL, NULL };
+    const bool luma = d->channels == 1;
 
-    if (d->channels == 1) {
+    if (luma && d->colour != FL_JPEG_RGB) {
         memcpy(out, s[0], (size_t)n);
         return;
     }
@@ -329,7 +330,9 @@ static void emit(struct fl_direct *d, uint32_t y, uint8_t *out)
         d->ops->ycc_rgb(s[0], s[1], s[2], out, n);
         return;
     }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && luma; i++)
+        out[i] = (uint8_t)((19595 * s[0][i] + 38470 * s[1][i] + 7471 * s[2][i] + 32768) >> 16);
+    for (int i = 0; i < n && !luma; i++)
         for (int c = 0; c < 3; c++)
             out[3 * i + c] = s[c][i];
 }

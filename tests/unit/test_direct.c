@@ -248,6 +248,12 @@ static void channels(void)
     jpeg = encode(120, 70, 0, ENCODE_RGB, &len);
     T_OK(slice(jpeg, len, 0, &s));
     check_picture(&s, jpeg, len, 10, &rng);
+    T_OK(decode_luma(s.file, s.len, &full)); // of all three
+    for (int i = 0; i < 30; i++) {
+        const struct fl_direct_view v = { draw(&rng, 120, 70), 8, 1 };
+        check_slice(directs[i & 1], &s, &full, &v);
+    }
+    free(full.data);
     free(jpeg);
 }
 
