@@ -162,6 +162,18 @@ static int pool_memory(struct fl_pool *p)
     return 0;
 }
 
+void fl_pool_look(struct fl_pool *p)
+{
+    bool waits = false, ready = false;
+
+    for (unsigned i = 0; i < p->n_slots; i++)
+        waits |= p->slots[i].out.state == FL_SLOT_FILLED;
+    for (unsigned i = 0; p->outputs && i < p->n_outputs; i++)
+        ready |= p->outputs[i].state == FL_SLOT_READY;
+    atomic_store_explicit(&p->device_behind, p->device_busy && waits && !ready,
+                          memory_order_relaxed);
+}
+
 int fl_pool_open(struct fl_pool **out, const struct fl_settings *settings)
 {
     struct fl_pool *p = calloc(1, sizeof(*p));

@@ -362,6 +362,10 @@ void fl_pipeline_stats(struct fl_pipeline *p, FlLoaderStats *out)
     out->stages[FL_STAGE_DEVICE].threads = p->device_started;
     out->n_workers = (int32_t)p->n_workers;
     out->decoded_gpu = fl_gpu_decode_count(p);
+    out->left_kind = fl_gpu_decode_left(p, FL_GPU_LEFT_KIND);
+    out->left_balance = fl_gpu_decode_left(p, FL_GPU_LEFT_BALANCE);
+    out->left_room = fl_gpu_decode_left(p, FL_GPU_LEFT_ROOM);
+    out->left_again = fl_gpu_decode_left(p, FL_GPU_LEFT_AGAIN);
     out->decoded_cpu = out->stages[FL_STAGE_DECODE].items - out->decoded_gpu;
     snprintf(out->codec, sizeof(out->codec), "%s", fl_jpeg_codec());
     memory_stats(p, out);

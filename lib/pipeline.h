@@ -86,9 +86,11 @@ struct fl_pipeline {
     unsigned inside;         // threads in fl_pipeline_next()
     bool feeder_stop;        // the workers are gone: close the reader
     struct fl_sample *retry; // bad samples that wait for a stand-in
-    FlError fatal;           // the storage or the device is gone; code 0: no
-    FlError stalled;         // no progress for stall_timeout; code 0: no
-    bool seek;               // the feeder is to empty the pipeline and go on at seek_to
+    int64_t measured_at;     // how busy the device is: the last look, and its clocks then
+    double measured_copy, measured_work;
+    FlError fatal;   // the storage or the device is gone; code 0: no
+    FlError stalled; // no progress for stall_timeout; code 0: no
+    bool seek;       // the feeder is to empty the pipeline and go on at seek_to
     struct fl_cursor seek_to;
     int64_t epoch_bad, epoch_seen;
 
@@ -141,7 +143,17 @@ void *fl_upload_run(void *pipeline); // thread body
 int fl_gpu_decode_open(struct fl_pipeline *p);
 void fl_gpu_decode_close(struct fl_pipeline *p);
 
-int64_t fl_gpu_decode_count(const struct fl_pipeline *p);  // pictures so far
+/* Why the CPU decodes a picture of a column that has a GPU decoder. */
+enum fl_gpu_left {
+    FL_GPU_LEFT_KIND = 0, // not a picture for the GPU, or not an operation
+    FL_GPU_LEFT_BALANCE,  // the device had enough to do: decode = auto
+    FL_GPU_LEFT_ROOM,     // the batch had no room for it, or it is too large
+    FL_GPU_LEFT_AGAIN,    // the GPU found it damaged
+    FL_N_GPU_LEFT
+};
+
+int64_t fl_gpu_decode_left(const struct fl_pipeline *p, enum fl_gpu_left why); // pictures so far
+int64_t fl_gpu_decode_count(const struct fl_pipeline *p);                      // pictures so far
 uint64_t fl_gpu_decode_bytes(const struct fl_pipeline *p); // of them, compressed
 uint64_t fl_gpu_decode_device_bytes(const struct fl_pipeline *p);
 

@@ -8,7 +8,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define POLL_NS 100000000 // a wait for the device looks at `stop` this often
+#define POLL_NS 100000000   // a wait for the device looks at `stop` this often
+#define MEASURE_NS 50000000 // over so long a time it is looked at how busy the device is
 
 /* A batch between its host slot and its device slot. */
 struct trip {
@@ -205,6 +206,7 @@ static void publish(struct fl_pipeline *p, const struct trip *t, int err)
 {
     t->out->ready_at = fl_now_ns();
     t->out->state = err ? FL_SLOT_FREE : FL_SLOT_READY;
+    fl_pool_look(p->pool);
     pthread_cond_broadcast(&p->pool->ready);
 }
 
@@ -222,6 +224,7 @@ static int begin_trip(struct fl_pipeline *p, struct trip *t)
     t->slot->out.state = FL_SLOT_COPYING;
     t->out->state = FL_SLOT_FILLING;
     fl_bad_free(&t->out->bad_rows); // of a batch that a seek dropped
+    fl_pool_look(p->pool);
     p->upload_seq++;
     pthread_mutex_unlock(&p->pool->lock);
     const int64_t t0 = fl_now_ns();
@@ -233,6 +236,26 @@ static int begin_trip(struct fl_pipeline *p, struct trip *t)
     if (!p->gpu || err)
         publish(p, t, err);
     return err;
+}
+
+/* Is the device busy nearly all the time? By what its own clocks say of copies and of kernels, whichever takes
+ * longer; waiting for the consumer is not among it. Under the lock. */
+static void measure(struct fl_pipeline *p)
+{
+    struct fl_device_stats dev;
+    const int64_t now = fl_now_ns();
+
+    if (!p->gpu || now - p->measured_at < MEASURE_NS)
+        return;
+    fl_device_stats(p->device, &dev);
+    const double copy = dev.h2d_seconds - p->measured_copy,
+                 work = dev.kernel_seconds - p->measured_work;
+    const double busy = (copy > work ? copy : work) / ((double)(now - p->measured_at) * 1e-9);
+    if (p->measured_at)
+        p->pool->device_busy = busy > (p->pool->device_busy ? 0.75 : 0.9);
+    p->measured_at = now;
+    p->measured_copy = dev.h2d_seconds;
+    p->measured_work = dev.kernel_seconds;
 }
 
 /* See a batch through: its host slot is free when the bytes have left it, or when the GPU decoder is
@@ -258,6 +281,7 @@ static int end_trip(struct fl_pipeline *p, struct trip *t)
     fl_meter_add(&p->meters[FL_STAGE_DEVICE].wait_out, fl_now_ns() - t0);
     fl_meter_add(&p->meters[FL_STAGE_DEVICE].items, 1);
     pthread_mutex_lock(&p->pool->lock);
+    measure(p);
     if (p->gpu)
         publish(p, t, err);
     free_slot(p, t->slot);

@@ -19,7 +19,7 @@
 #define PROBES 512 // pictures looked at to size the decoder's memory
 
 struct gpu_column {
-    struct fl_gpu_jpeg *decoder;        // NULL: not a column of pictures, or none of them is sliced
+    struct fl_gpu_jpeg *decoder;        // NULL: not a column of pictures that can be decoded here
     struct fl_gpu_jpeg_header *headers; // {slots, rows}
     int64_t *numbers; // {lanes, rows}: number of a row's picture in the plan, -1: none
     uint8_t *skip;    // {lanes, rows}: 1: decoded here
@@ -30,8 +30,9 @@ struct fl_gpu_decode {
     struct fl_decode
         fallback; // the device thread's own: what does not fit a plan is decoded on the CPU
     bool fallback_open;
-    _Atomic int64_t decoded, bytes; // pictures, and what went to the device for them
-    int64_t rows;                   // of a batch
+    _Atomic int64_t decoded, bytes;      // pictures, and what went to the device for them
+    _Atomic int64_t left[FL_N_GPU_LEFT]; // pictures that the CPU decoded, by reason
+    int64_t rows;                        // of a batch
     uint64_t device_bytes;
 };
 
@@ -92,10 +93,16 @@ static int open_column(struct fl_pipeline *p, struct fl_gpu_decode *g, const str
     return code ? fl_err_raise(&err) : 0;
 }
 
-static bool any_sliced(const struct fl_settings *s)
+/* Are some of the column's pictures sliced, or do they have entry points? */
+static bool has_segments(const struct fl_column *c)
+{
+    return c->cfg.kind == FL_COLUMN_IMAGE && (c->sliced || c->points);
+}
+
+static bool any_segments(const struct fl_settings *s)
 {
     for (unsigned i = 0; i < s->n_columns; i++)
-        if (s->columns[i].cfg.kind == FL_COLUMN_IMAGE && s->columns[i].sliced)
+        if (has_segments(&s->columns[i]))
             return true;
     return false;
 }
@@ -110,13 +117,13 @@ int fl_gpu_decode_open(struct fl_pipeline *p)
 
     if (s->cfg.decode == FL_DECODE_CPU)
         return 0;
-    if (!any_sliced(s))
+    if (!any_segments(s))
         return s->cfg.decode == FL_DECODE_AUTO
                    ? 0
                    : fl_err(FL_ERR(EINVAL), FL_STAGE_DECODE,
-                            "decode = gpu, but no picture of this dataset is a sliced JPEG; "
-                            "`feedline shard` "
-                            "makes them");
+                            "decode = gpu, but no picture of this dataset is a sliced JPEG or has "
+                            "entry points; `feedline shard` makes the ones, `feedline index "
+                            "--entry-points` the others");
     struct fl_gpu_decode *g = calloc(1, sizeof(*g));
     if (!g)
         return fl_err(FL_ERR(ENOMEM), FL_STAGE_DEVICE, "no memory for the GPU decoder");
@@ -130,7 +137,7 @@ int fl_gpu_decode_open(struct fl_pipeline *p)
         (err = fl_device_enter(p->device, &scope)))
         return err;
     for (unsigned i = 0; i < s->n_columns && !err; i++)
-        if (s->columns[i].cfg.kind == FL_COLUMN_IMAGE && s->columns[i].sliced)
+        if (has_segments(&s->columns[i]))
             err = open_column(p, g, &s->columns[i]);
     fl_device_leave(p->device, &scope);
     return err;
@@ -169,6 +176,11 @@ uint64_t fl_gpu_decode_bytes(const struct fl_pipeline *p)
     return p->gpu ? (uint64_t)atomic_load_explicit(&p->gpu->bytes, memory_order_relaxed) : 0;
 }
 
+int64_t fl_gpu_decode_left(const struct fl_pipeline *p, enum fl_gpu_left why)
+{
+    return p->gpu ? atomic_load_explicit(&p->gpu->left[why], memory_order_relaxed) : 0;
+}
+
 uint64_t fl_gpu_decode_device_bytes(const struct fl_pipeline *p)
 {
     return p->gpu ? p->gpu->device_bytes : 0;
@@ -177,16 +189,41 @@ uint64_t fl_gpu_decode_device_bytes(const struct fl_pipeline *p)
 /* ---- the worker's part ---------------------------------------------------------------------------- */
 
 /* The picture's header, ready for the plan. False: the GPU cannot decode it. */
-static bool read_header(const struct fl_sample_field *f, struct fl_gpu_jpeg_header *h)
+static bool read_header(const struct fl_column *c, const struct fl_sample_field *f,
+                        struct fl_gpu_jpeg_header *h)
 {
-    const struct fl_frame *frame = &f->table.frame;
+    const struct fl_frame *frame = f->sliced ? &f->table.frame : &f->entries.frame;
+    const uint32_t interval = f->sliced ? f->table.interval : f->entries.interval;
     FlError err;
 
+    if (f->points && !fl_gpu_jpeg_entries_fit(&f->entries))
+        return false;
     *h = (struct fl_gpu_jpeg_header){ 0 };
     for (int i = 0; i < FL_SLICE_HEADERS; i++)
         if (fl_gpu_jpeg_header_add(h, f->headers[i].data, f->headers[i].len, &err))
             return false;
-    return !fl_gpu_jpeg_header_finish(h, frame->width, frame->height, f->table.interval, &err);
+    return !fl_gpu_jpeg_header_finish(h, frame->width, frame->height, interval, &err) &&
+           fl_gpu_jpeg_takes(h, c->cfg.image.channels);
+}
+
+static int check_rows(const struct fl_source *from, const struct fl_sample_field *f,
+                      const uint8_t *bytes, FlError *err)
+{
+    if (f->sliced)
+        return from->checksums ? fl_slice_check_groups(&f->table, &f->range, bytes, err) : 0;
+    return from->row_sums ? fl_entry_check(&f->entries, &f->entry_range, bytes, err) : 0;
+}
+
+/* Has the GPU enough to do, while this processor would have nothing? */
+static bool balance(const struct fl_pipeline *p)
+{
+    return p->settings->cfg.decode == FL_DECODE_AUTO && p->n_workers &&
+           atomic_load_explicit(&p->pool->device_behind, memory_order_relaxed);
+}
+
+static void leave(struct fl_pipeline *p, enum fl_gpu_left why)
+{
+    fl_meter_add(&p->gpu->left[why], 1);
 }
 
 void fl_gpu_decode_prepare(struct fl_pipeline *p, struct fl_sample *s)
@@ -199,20 +236,41 @@ void fl_gpu_decode_prepare(struct fl_pipeline *p, struct fl_sample *s)
     for (unsigned i = 0; i < p->settings->n_columns; i++) {
         const struct fl_column *c = &p->settings->columns[i];
         const struct fl_sample_field *f = &s->fields[i];
-        struct gpu_column *gc = &g->columns[i];
-        if (!gc->decoder || !f->present || !f->sliced || c->cfg.image.tolerate)
+        struct fl_gpu_jpeg_header *h =
+            g->columns[i].headers + s->slot->out.index * g->rows + s->row;
+        if (!g->columns[i].decoder || !f->present)
             continue;
-        if (c->from[s->part].checksums &&
-            fl_slice_check_groups(&f->table, &f->range, s->reads[f->read].data, &s->err)) {
+        if ((!f->sliced && !f->points) || c->cfg.image.tolerate || !read_header(c, f, h))
+            leave(p, FL_GPU_LEFT_KIND);
+        else if (balance(p))
+            leave(p, FL_GPU_LEFT_BALANCE);
+        else if (check_rows(&c->from[s->part], f, s->reads[f->read].data, &s->err)) {
             s->err_column = (int)i;
             return;
-        }
-        if (read_header(f, &gc->headers[s->slot->out.index * g->rows + s->row]))
+        } else
             s->on_gpu |= 1u << i;
     }
 }
 
 /* ---- the device thread's part --------------------------------------------------------------------- */
+
+/* Restart segments of a slice, or what lies between entry points. */
+static int take_segments(const struct fl_sample_field *f, struct fl_jpeg_plan *plan,
+                         struct fl_gpu_jpeg_picture *picture, FlError *err)
+{
+    if (f->points) {
+        const int64_t n =
+            fl_gpu_jpeg_entries(&f->entries, &f->entry_range, plan->entries + plan->n_entries,
+                                plan->room.segments - plan->n_entries, picture, err);
+        return n < 0 ? (int)n : 0;
+    }
+    picture->group_row = f->range.group_row;
+    picture->first_row = f->range.first_row;
+    picture->n_rows = f->range.n_rows;
+    picture->first_segment = f->range.first_segment;
+    picture->n_segments = f->range.n_segments;
+    return 0;
+}
 
 static int add_picture(struct fl_gpu_decode *g, const struct fl_column *c,
                        const struct fl_sample *s, struct fl_jpeg_plan *plan, FlError *err)
@@ -221,21 +279,18 @@ static int add_picture(struct fl_gpu_decode *g, const struct fl_column *c,
     const struct fl_read_req *req = &s->reads[f->read];
     const FlImage *im = &c->cfg.image;
     const int orientation = im->orient && f->orientation ? f->orientation : 1;
-    const struct fl_gpu_jpeg_picture picture = {
+    struct fl_gpu_jpeg_picture picture = {
         .header = &g->columns[c->index].headers[s->slot->out.index * g->rows + s->row],
         .bytes = req->data,
         .length = (uint32_t)req->length,
-        .group_row = f->range.group_row,
-        .first_row = f->range.first_row,
-        .n_rows = f->range.n_rows,
-        .first_segment = f->range.first_segment,
-        .n_segments = f->range.n_segments,
         .crop = fl_orient_crop(orientation, f->width, f->height, f->crop),
         .orientation = (uint8_t)orientation,
         .exact = im->exact == FL_ON,
         .row = s->row,
     };
-    return fl_jpeg_plan_add(plan, &picture, err);
+    const int code = take_segments(f, plan, &picture, err);
+
+    return code ? code : fl_jpeg_plan_add(plan, &picture, err);
 }
 
 /* Decode a sample's column on the CPU after all, into its row of the host slot. */
@@ -275,6 +330,7 @@ static int plan_column(struct fl_pipeline *p, struct fl_slot *slot, const struct
             continue;
         const int n = add_picture(g, c, s, plan, &err);
         if (n < 0) { // the plan is full, or this picture is too large for it
+            leave(p, FL_GPU_LEFT_ROOM);
             fall_back(p, s);
             continue;
         }
@@ -321,6 +377,7 @@ static bool settle_row(struct fl_pipeline *p, struct fl_slot *slot, int64_t row,
 
     fl_log(&p->log, FL_LOG_DEBUG, "the GPU gave sample %lld back, flags %#x", (long long)s->id,
            flags);
+    leave(p, FL_GPU_LEFT_AGAIN);
     fall_back(p, s);
     if (!s->err.code)
         return true;

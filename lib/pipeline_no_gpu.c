@@ -28,6 +28,13 @@ int64_t fl_gpu_decode_count(const struct fl_pipeline *p)
     return 0;
 }
 
+int64_t fl_gpu_decode_left(const struct fl_pipeline *p, enum fl_gpu_left why)
+{
+    (void)p;
+    (void)why;
+    return 0;
+}
+
 uint64_t fl_gpu_decode_device_bytes(const struct fl_pipeline *p)
 {
     (void)p;

@@ -253,6 +253,7 @@ static int choose_field(struct bench *b, const struct wishes *w)
     b->field = chosen.name;
     b->field_bytes = chosen.bytes;
     b->sliced = chosen.sliced;
+    b->entered = chosen.entry_points;
     return 0;
 }
 

@@ -33,6 +33,7 @@ struct bench {
     /* the dataset */
     FlDatasetInfo info;
     uint64_t field_bytes; // all samples' measured field
+    int64_t entered;      // pictures with entry points
     int64_t sliced;       // pictures stored as sliced JPEG
 };
 

@@ -70,7 +70,9 @@ static void sentence(const struct bench *b, const struct bench_result *r, char *
             "Decoding limits: its %d worker%s busy %.0f%% of the time; more cores%s would help.",
             l->threads, l->threads == 1 ? " was" : "s were",
             100 * share(s->stages[FL_STAGE_DECODE].busy + s->stages[FL_STAGE_AUGMENT].busy, l, r),
-            b->sliced < b->info.n_samples ? ", or sliced shards made by `feedline shard`," : "");
+            b->sliced + b->entered < b->info.n_samples
+                ? ", or sliced shards made by `feedline shard`, or entry points,"
+                : "");
         break;
     case FL_STAGE_DEVICE:
         snprintf(out, size,
@@ -116,7 +118,11 @@ static void print_setting(const struct bench *b, const struct bench_result *r)
     describe_batches(b, text, sizeof(text));
     printf("dataset   %s: %s, %s samples, %s in \"%s\"", b->path, b->info.kind,
            cli_count(n, b->info.n_samples), cli_bytes(bytes, (double)b->field_bytes), b->field);
-    printf(b->sliced ? ", %s sliced\n" : "\n", cli_count(n, b->sliced));
+    if (b->sliced)
+        printf(", %s sliced", cli_count(n, b->sliced));
+    if (b->entered)
+        printf(", %s with entry points", cli_count(n, b->entered));
+    printf("\n");
     printf("batches   %s, on %s\n", text,
            b->cfg.device.type == FL_DEVICE_CUDA ? r->gpu_info.name : "the CPU");
     printf("loader    %d workers, %s (%s, depth %d), %s of memory\n", s->n_workers, s->io_backend,
@@ -255,6 +261,7 @@ static void json_dataset(struct json *j, const struct bench *b, const struct ben
     json_int(j, "dataset_samples", b->info.n_samples);
     json_int(j, "dataset_bytes", (int64_t)b->field_bytes);
     json_int(j, "sliced", b->sliced);
+    json_int(j, "entry_points", b->entered);
     describe_batches(b, text, sizeof(text));
     json_string(j, "batches_of", text);
     json_int(j, "batch_size", b->cfg.batch_size);
@@ -298,6 +305,10 @@ static void json_figures(struct json *j, const struct bench *b, const struct ben
     json_int(j, "bytes_delivered", (int64_t)r->delivered);
     json_int(j, "decoded_cpu", s->decoded_cpu);
     json_int(j, "decoded_gpu", s->decoded_gpu);
+    json_int(j, "left_kind", s->left_kind);
+    json_int(j, "left_balance", s->left_balance);
+    json_int(j, "left_room", s->left_room);
+    json_int(j, "left_again", s->left_again);
     json_real(j, "cpu_seconds", r->cpu_seconds);
     json_real(j, "cpu_seconds_per_gb_read", cpu_per_gb(r));
     if (r->drive.files) {

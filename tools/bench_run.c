@@ -185,6 +185,10 @@ static void subtract(FlLoaderStats *s, const FlLoaderStats *from)
     s->retries -= from->retries;
     s->decoded_cpu -= from->decoded_cpu;
     s->decoded_gpu -= from->decoded_gpu;
+    s->left_kind -= from->left_kind;
+    s->left_balance -= from->left_balance;
+    s->left_room -= from->left_room;
+    s->left_again -= from->left_again;
     s->h2d_seconds -= from->h2d_seconds;
     s->kernel_seconds -= from->kernel_seconds;
 }

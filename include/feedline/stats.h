@@ -56,6 +56,11 @@ typedef struct FlLoaderStats {
     int64_t decoded_cpu, decoded_gpu; ///< pictures
     int32_t n_workers;
     char codec[64];              ///< name and version of the JPEG codec
+    /* pictures of a column that the GPU decodes, left to the CPU: */
+    int64_t left_kind;           ///< of a kind, or with a setting, that the GPU does not decode
+    int64_t left_balance;        ///< because the device was behind (decode = auto)
+    int64_t left_room;           ///< because the batch had no room for them on the device
+    int64_t left_again;          ///< because the GPU found them damaged: the CPU has the last word
 } FlLoaderStats;
 
 #endif

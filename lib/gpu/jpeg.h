@@ -85,6 +85,10 @@ struct fl_gpu_jpeg_picture {
     uint32_t row;        // of the batch
 };
 
+/* Are pictures of this header decoded to so many channels, at any scale? Not so: fractional sampling
+ * ratios, and grey of what is stored as RGB. */
+bool fl_gpu_jpeg_takes(const struct fl_gpu_jpeg_header *h, int32_t channels);
+
 /* ---- entry points ----------------------------------------------------------------------------- */
 
 /* Do restart markers of the file, if there are any, stand only where points are? A thread cannot pass

@@ -217,6 +217,21 @@ static void sample_range(bool triangle, int32_t expand, int32_t size, int32_t *l
     *hi = *hi > size ? size : *hi;
 }
 
+bool fl_gpu_jpeg_takes(const struct fl_gpu_jpeg_header *h, int32_t channels)
+{
+    struct fl_jpeg_comp k = { 0 };
+    FlError err;
+
+    for (unsigned c = 0; c < h->n_comp && (channels == 3 || c == 0); c++)
+        for (uint32_t scale = 8; scale; scale /= 2) {
+            k.h = h->h[c];
+            k.v = h->v[c];
+            if (choose_upsampler(&k, h, c, scale, &err))
+                return false;
+        }
+    return channels == 3 || h->colour != 3;
+}
+
 static int plan_component(struct fl_jpeg_pic *p, const struct fl_gpu_jpeg_picture *in, unsigned c,
                           uint32_t scale, FlError *err)
 {
@@ -438,7 +453,8 @@ static void put_entries(struct fl_jpeg_plan *plan, struct fl_jpeg_pic *p,
 {
     if (!in->entries)
         return;
-    memcpy(plan->entries + plan->n_entries, in->entries, in->n_entries * sizeof(*in->entries));
+    if (in->entries != plan->entries + plan->n_entries) // else they were made in place
+        memcpy(plan->entries + plan->n_entries, in->entries, in->n_entries * sizeof(*in->entries));
     p->entries = plan->n_entries + 1;
     plan->n_entries += in->n_entries;
 }

@@ -321,10 +321,10 @@ static PyObject *loader_stats(PyObject *self, PyObject *unused)
     if (!stages)
         return NULL;
     return Py_BuildValue(
-        "{sN,sL,sL,sL,sL,sd,sd,sd,sd,ss,sK,sK,sK,sK,ss,ss,si,si,si,sK,sK,sL,sL,si,ss}", "stages",
-        stages, "samples", (long long)s.samples, "batches", (long long)s.batches, "bad_samples",
-        (long long)s.bad_samples, "substituted", (long long)s.substituted, "seconds", s.seconds,
-        "first_batch_seconds", s.first_batch_seconds, "stall_seconds", s.stall_seconds,
+        "{sN,sL,sL,sL,sL,sd,sd,sd,sd,ss,sK,sK,sK,sK,ss,ss,si,si,si,sK,sK,sL,sL,sL,sL,sL,sL,si,ss}",
+        "stages", stages, "samples", (long long)s.samples, "batches", (long long)s.batches,
+        "bad_samples", (long long)s.bad_samples, "substituted", (long long)s.substituted, "seconds",
+        s.seconds, "first_batch_seconds", s.first_batch_seconds, "stall_seconds", s.stall_seconds,
         "cpu_seconds", s.cpu_seconds, "limiting", fl_stage_name(s.limiting), "memory_budget",
         (unsigned long long)s.memory_budget, "memory_high_water",
         (unsigned long long)s.memory_high_water, "pinned_bytes", (unsigned long long)s.pinned_bytes,
@@ -332,7 +332,9 @@ static PyObject *loader_stats(PyObject *self, PyObject *unused)
         s.io_reason, "io_depth", (int)s.io_depth, "io_direct", (int)s.io_direct, "io_registered",
         (int)s.io_registered, "bytes_read", (unsigned long long)s.bytes_read, "bytes_wanted",
         (unsigned long long)s.bytes_wanted, "decoded_cpu", (long long)s.decoded_cpu, "decoded_gpu",
-        (long long)s.decoded_gpu, "n_workers", (int)s.n_workers, "codec", s.codec);
+        (long long)s.decoded_gpu, "left_kind", (long long)s.left_kind, "left_balance",
+        (long long)s.left_balance, "left_room", (long long)s.left_room, "left_again",
+        (long long)s.left_again, "n_workers", (int)s.n_workers, "codec", s.codec);
 }
 
 static PyMethodDef methods[] = {
