@@ -80,10 +80,18 @@ static void compare_loaders(FlLoader *host, FlLoader *device)
     }
 }
 
-static void test_set(const char *dir, int workers)
+static bool has_labels(FlDataset *ds)
 {
-    FlDataset *ds = ms_open(dir);
+    FlFieldInfo f;
 
+    for (int i = 0; !fl_dataset_field(ds, i, &f); i++)
+        if (!strcmp(f.name, "cls"))
+            return true;
+    return false;
+}
+
+static void test_loaders(FlDataset *ds, int workers, FlDecode decode)
+{
     for (size_t i = 0; i < T_LEN(cases); i++) {
         FlConfig cfg = FL_CONFIG_DEFAULT;
         FlLoader *host = NULL, *device = NULL;
@@ -93,11 +101,11 @@ static void test_set(const char *dir, int workers)
         cfg.seed = 11;
         cfg.n_workers = workers;
         fl_config_image(&cfg, "jpg", &cases[i].image);
-        if (strstr(dir, "photos") == NULL) // a plain folder has no labels
+        if (has_labels(ds))
             fl_config_label(&cfg, "cls");
         T_EQ(fl_loader_open(&host, ds, &cfg), 0);
         cfg.device = FL_CUDA(0);
-        cfg.decode = FL_DECODE_GPU;
+        cfg.decode = decode;
         if (fl_loader_open(&device, ds, &cfg)) {
             T_STR(fl_last_error()->message, "");
             exit(1);
@@ -106,12 +114,41 @@ static void test_set(const char *dir, int workers)
         FlLoaderStats st = { .struct_size = sizeof(st) };
         T_EQ(fl_loader_stats(device, &st), 0);
         T_OK(st.decoded_gpu > 0);
-        printf("%s: %lld on the GPU, %lld on the CPU\n", cases[i].name, (long long)st.decoded_gpu,
-               (long long)st.decoded_cpu);
+        T_OK(decode == FL_DECODE_AUTO || st.left_balance == 0);
+        T_EQ(st.left_again, 0);
+        printf("%s: %lld on the GPU, %lld on the CPU; of these %lld by kind, %lld by balance, %lld "
+               "without room\n",
+               cases[i].name, (long long)st.decoded_gpu, (long long)st.decoded_cpu,
+               (long long)st.left_kind, (long long)st.left_balance, (long long)st.left_room);
         fl_loader_close(&host);
         fl_loader_close(&device);
     }
+}
+
+static void test_set(const char *dir, int workers)
+{
+    FlDataset *ds = ms_open(dir);
+
+    test_loaders(ds, workers, FL_DECODE_GPU);
     fl_dataset_close(&ds);
+}
+
+/* Unmodified files, with entry points in an index of their own; what is progressive goes to the CPU. */
+static void test_entered(const char *dir, int workers, FlDecode decode)
+{
+    FlDatasetOptions opt = FL_DATASET_OPTIONS_DEFAULT;
+    char to[256], index[300];
+    FlDataset *ds = NULL;
+
+    ms_temp(to, sizeof(to), "entered");
+    snprintf(index, sizeof(index), "%s/index.fli", to);
+    opt.index_path = index;
+    opt.entry_points = true;
+    T_EQ(fl_dataset_open(&ds, dir, &opt), 0);
+    if (ds)
+        test_loaders(ds, workers, decode);
+    fl_dataset_close(&ds);
+    ms_remove(to);
 }
 
 /* A state saved in one is restored in the other, with batches in the decoder. */
@@ -168,6 +205,9 @@ static void test_photos(const char *shared)
     fl_dataset_close(&ds);
     test_set(sharded, 8);
     ms_remove(sharded);
+    t_case("photos by entry points");
+    test_entered(photos, 8, FL_DECODE_GPU);
+    test_entered(photos, 8, FL_DECODE_AUTO);
 }
 
 int main(void)
@@ -187,6 +227,8 @@ int main(void)
     if (!g_short())
         test_set(sliced, 0);
     test_resume(sliced);
+    test_entered(dir, 3, FL_DECODE_GPU);
+    test_entered(dir, 2, FL_DECODE_AUTO);
 
     t_case("nothing to decode on the GPU");
     FlConfig cfg = FL_CONFIG_DEFAULT;

@@ -236,6 +236,64 @@ static void test_entries(void)
             }
 }
 
+/* Entry points that lie, over damaged bytes: nothing outside the picture's memory is touched (run under a
+ * sanitizer), and most of it shows. */
+static void test_lies(void)
+{
+    static struct fl_jpeg_segment some[4000];
+    struct fl_jpeg_plan *const plan = host_plan(big_room(), SIDE, SIDE, false);
+    struct fl_direct *const direct = fl_direct_new(0, (size_t)1 << 28, FL_CPU_C);
+    size_t len;
+    uint8_t *const jpeg = case_jpeg(&samplings[1], 300, 200, 80, 7, false, &len);
+    const struct fl_crop c = view(31, 17, 220, 150, SIDE, SIDE, false);
+    uint8_t *const out = malloc(SIDE * SIDE * 3);
+    struct fl_gpu_jpeg_header header = { 0 };
+    struct fl_slice_parts made;
+    int flagged = 0, planned = 0;
+    FlError err;
+
+    t_case("entry points that lie");
+    T_EQ(fl_gpu_jpeg_header_add(&header, jpeg, len, &err), 0);
+    T_EQ(fl_gpu_jpeg_header_finish(&header, 0, 0, 0, &err), 0);
+    T_EQ(fl_direct_entries(direct, jpeg, len, &made, &err), 0);
+    for (uint32_t i = 0; out && i < 600; i++) {
+        uint8_t *const blob = malloc(made.blob.len);
+        struct fl_entry_table table;
+        struct fl_entry_range r;
+        memcpy(blob, made.blob.data, made.blob.len);
+        for (uint32_t k = 0; k < 1 + i % 9; k++)
+            blob[8 + case_hash(i * 64 + k) % (i & 1 ? 36 : made.blob.len - 8)] ^=
+                (uint8_t)(1 << case_hash(k + i) % 8);
+        fl_jpeg_plan_clear(plan);
+        if (fl_entry_unpack(&table, blob, made.blob.len) || fl_entry_range(&table, c.box, 8, &r) ||
+            r.offset > len || r.length > len - r.offset) {
+            free(blob);
+            continue;
+        }
+        uint8_t *const bytes = malloc((size_t)r.length);
+        memcpy(bytes, jpeg + r.offset, (size_t)r.length);
+        if (i % 4 == 3)
+            bytes[case_hash(i) % r.length] ^= 0x55;
+        struct fl_gpu_jpeg_picture in = {
+            .header = &header, .bytes = bytes, .length = (uint32_t)r.length, .crop = c
+        };
+        if (fl_gpu_jpeg_entries(&table, &r, some, T_LEN(some), &in, &err) > 0 &&
+            fl_jpeg_plan_add(plan, &in, &err) == 0) {
+            planned++;
+            flagged += host_decode(plan, 0, out) != 0;
+        }
+        free(bytes);
+        free(blob);
+    }
+    T_OK(planned > 200);
+    T_OK(flagged > planned / 3);
+    printf("%d of %d lies were flagged\n", flagged, planned);
+    fl_direct_free(direct);
+    host_plan_free(plan);
+    free(out);
+    free(jpeg);
+}
+
 /* The weights are those of the resampler. */
 static void test_weights(void)
 {
@@ -321,6 +379,7 @@ int main(void)
     test_rgb();
     test_entries();
     test_damage();
+    test_lies();
     fl_slicer_free(slicer);
     fl_jpeg_decoder_free(cpu);
     return t_done();
