@@ -78,6 +78,15 @@ static int decode_column(struct fl_decode *d, const struct fl_column *c, struct 
     return 0;
 }
 
+/* A codec counts from the beginning of its bytes, an error from that of the container. Of a slice the codec sees
+ * a file that was put together in memory: then the field has to do. */
+static void locate(const struct fl_sample_field *f, FlError *err)
+{
+    const bool known = err->offset <= f->span.length && f->whole && !f->sliced;
+
+    err->offset = f->span.offset + (known ? err->offset : 0);
+}
+
 void fl_decode_sample(struct fl_decode *d, struct fl_sample *s, uint8_t *const rows[FL_MAX_COLUMNS],
                       int64_t *const lengths[FL_MAX_COLUMNS])
 {
@@ -88,7 +97,7 @@ void fl_decode_sample(struct fl_decode *d, struct fl_sample *s, uint8_t *const r
         if (!decode_column(d, c, s, rows[i], lengths[i]))
             continue;
         s->err_column = (int)i;
-        if (s->fields[i].read >= 0 && s->err.offset == UINT64_MAX)
-            s->err.offset = s->fields[i].span.offset;
+        if (s->fields[i].read >= 0)
+            locate(&s->fields[i], &s->err);
     }
 }

@@ -163,8 +163,6 @@ static int lookup_field(const struct fl_settings *settings, const struct fl_inde
     struct fl_sample_field *f = &s->fields[c->index];
     int err;
 
-    f->present = false;
-    f->read = -1;
     if (c->from[s->part].kind == FL_FIELD_INT) {
         err = fl_index_int(ix, c->from[s->part].field, s->id, &f->value);
         f->present = !err;
@@ -189,6 +187,11 @@ void fl_request_sample(const struct fl_settings *settings, struct fl_sample *s,
     s->n_reads = 0;
     s->err.code = 0;
     s->err_column = -1;
+    for (unsigned i = 0; i < settings->n_columns; i++) { // of the row's last sample
+        s->fields[i].present = false;
+        s->fields[i].read = -1;
+        s->fields[i].span.container = FL_NO_CONTAINER;
+    }
     for (unsigned i = 0; i < settings->n_columns; i++)
         if (lookup_field(settings, ix, &settings->columns[i], s, rows[i])) {
             s->err = *fl_last_error();
@@ -198,28 +201,49 @@ void fl_request_sample(const struct fl_settings *settings, struct fl_sample *s,
         }
 }
 
+/* Where the trouble lies: the field at fault, else another one that was asked for, else any of the sample. */
+static bool find_place(const struct fl_settings *settings, const struct fl_sample *s,
+                       struct fl_span *span)
+{
+    const struct fl_index *ix = fl_dataset_index(settings->parts[s->part].ds);
+
+    if (s->err_column >= 0 && s->fields[s->err_column].span.container != FL_NO_CONTAINER) {
+        *span = s->fields[s->err_column].span;
+        return true;
+    }
+    for (unsigned i = 0; i < s->n_fields; i++)
+        if (s->fields[i].span.container != FL_NO_CONTAINER) {
+            *span = s->fields[i].span;
+            return true;
+        }
+    for (int32_t i = 0; i < fl_index_info(ix)->n_fields; i++)
+        if (fl_index_field(ix, i)->kind == FL_FIELD_BYTES && !fl_index_span(ix, i, s->id, span) &&
+            span->container != FL_NO_CONTAINER)
+            return true;
+    return false;
+}
+
 void fl_request_describe(const struct fl_settings *settings, struct fl_sample *s)
 {
     const FlDataset *ds = settings->parts[s->part].ds;
     FlError *e = &s->err;
-    char text[sizeof(e->message)];
+    char text[sizeof(e->message)], path[FL_INDEX_MAX_NAME + 1024];
+    struct fl_span span;
     int n = 0;
 
     e->sample = s->id;
     e->position = s->position;
     if (fl_index_key(fl_dataset_index(ds), s->id, e->key, sizeof(e->key)) < 0)
         e->key[0] = 0;
-    if (!e->container[0]) // the first span is the best guess where none is at fault
-        for (unsigned i = 0; i < s->n_fields && !e->container[0]; i++)
-            if (s->fields[i].present && s->fields[i].read >= 0) {
-                char path[sizeof(e->container) * 2];
-                const struct fl_span *span = &s->fields[i].span;
-                if (fl_dataset_container_path(ds, span->container, path, sizeof(path)) >= 0)
-                    fl_err_at(e, path, span->offset);
-            }
+    const bool found = find_place(settings, s, &span);
+    if (found && e->offset == UINT64_MAX)
+        e->offset = span.offset;
+    if (found && !e->container[0] &&
+        fl_dataset_container_path(ds, span.container, path, sizeof(path)) >= 0)
+        fl_err_at(e, path, e->offset);
     if (e->container[0])
         n = snprintf(text, sizeof(text), "%s at byte %llu: ", e->container,
-                     (unsigned long long)(e->offset == UINT64_MAX ? 0 : e->offset));
+                     (unsigned long long)e->offset);
     n += snprintf(text + n, sizeof(text) - (size_t)n, "sample %lld \"%s\": ", (long long)s->id,
                   e->key);
     if (!strncmp(e->message, text, (size_t)n < sizeof(text) ? (size_t)n : sizeof(text)))

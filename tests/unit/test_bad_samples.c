@@ -511,6 +511,112 @@ static void test_state(FlDataset *ds)
     fl_loader_close(&l);
 }
 
+/* ---- what an error says --------------------------------------------------------------------------- */
+
+/* Sample 0 is good, the others each have something. */
+static void faulty_shard(const char *folder)
+{
+    char path[400];
+    struct mj_bytes jpeg = mj_make(&(struct mj_spec){ .w = 64, .h = 48, .components = 3 });
+
+    snprintf(path, sizeof(path), "%s/s.tar", folder);
+    FILE *f = fopen(path, "wb");
+    static const char *const keys[] = { "good", "cut", "no-picture", "short", "long", "lacks" };
+    for (size_t i = 0; i < T_LEN(keys); i++) {
+        char name[64], bytes[64] = { 0 };
+        snprintf(name, sizeof(name), "%s.bin", keys[i]);
+        ms_member(f, name, bytes, i == 3 ? 5 : BYTES);
+        snprintf(name, sizeof(name), "%s.jpg", keys[i]);
+        ms_member(f, name, i == 2 ? (const uint8_t *)"plain text" : jpeg.data,
+                  i == 1   ? jpeg.len / 2
+                  : i == 2 ? 10
+                           : jpeg.len);
+        snprintf(name, sizeof(name), "%s.txt", keys[i]);
+        if (i != 5)
+            ms_member(f, name, bytes, i == 4 ? 60 : 4);
+    }
+    static const char end[1024];
+    fwrite(end, 1, sizeof(end), f);
+    fclose(f);
+    free(jpeg.data);
+}
+
+static void test_errors(void)
+{
+    static const struct {
+        const char *key, *field, *says;
+        FlStage stage;
+    } cases[] = {
+        { "cut", "jpg", "decode: JPEG: ", FL_STAGE_DECODE },
+        { "no-picture", "jpg", "decode: JPEG header: no start marker", FL_STAGE_DECODE },
+        { "short", "bin", "plan: field \"bin\" has 5 bytes, but the column's shape needs 16",
+          FL_STAGE_PLAN },
+        { "long", "txt", "plan: field \"txt\" has 60 bytes, more than the column's max_bytes 8",
+          FL_STAGE_PLAN },
+        { "lacks", "bin", "plan: the sample has no field \"txt\"", FL_STAGE_PLAN },
+    };
+    static const int64_t shape[] = { BYTES };
+    const FlImage image = { .width = 8, .height = 8 };
+    char folder[300], path[320];
+    FlConfig cfg = FL_CONFIG_DEFAULT;
+    FlLoader *l = NULL;
+    FlBatch b = { 0 };
+    FlFieldSpan span;
+
+    t_case("errors name shard, key, offset, stage and what the codec said");
+    snprintf(folder, sizeof(folder), "%s/faulty", dir);
+    snprintf(path, sizeof(path), "%s/faulty/s.tar", dir);
+    mkdir(folder, 0755);
+    faulty_shard(folder);
+    FlDataset *ds = open_set(folder);
+    cfg.batch_size = 1;
+    cfg.n_workers = 1;
+    fl_config_bytes(&cfg, "txt", 8);
+    fl_config_raw(&cfg, "bin", FL_U8, 1, shape);
+    fl_config_image(&cfg, "jpg", &image);
+    T_EQ(fl_loader_open(&l, ds, &cfg), 0);
+    T_EQ(fl_loader_next(l, &b, NULL), 0);
+    fl_batch_release(&b, NULL);
+    for (size_t i = 0; i < T_LEN(cases); i++) {
+        const FlError *e = fl_last_error();
+        t_case(cases[i].key);
+        T_EQ(fl_loader_next(l, &b, NULL), -EBADMSG);
+        T_EQ(e->sample, (int64_t)i + 1);
+        T_EQ(e->position, (int64_t)i + 1);
+        T_EQ(e->stage, cases[i].stage);
+        T_STR(e->key, cases[i].key);
+        T_STR(e->container, path);
+        T_HAS(e->message, path);
+        T_HAS(e->message, cases[i].key);
+        T_HAS(e->message, cases[i].says);
+        for (int32_t f = 0; f < 3; f++) {
+            T_EQ(fl_dataset_span(ds, (int64_t)i + 1, f, &span), 0);
+            if (!strcmp(span.name, cases[i].field))
+                T_OK(e->offset >= span.offset && e->offset <= span.offset + span.length);
+        }
+    }
+    T_EQ(fl_loader_next(l, &b, NULL), FL_EPOCH_END);
+    fl_loader_close(&l);
+
+    t_case("a shard that was cut since: every sample behind the cut, by name");
+    T_EQ(truncate(path, 2000), 0);
+    cfg.bad_sample = FL_BAD_SKIP;
+    cfg.batch_size = 6;
+    T_EQ(fl_loader_open(&l, ds, &cfg), 0);
+    T_EQ(fl_loader_next(l, &b, NULL), 0);
+    T_OK(b.n_valid == 0);
+    fl_batch_release(&b, NULL);
+    fl_loader_close(&l);
+    cfg.bad_sample = FL_BAD_RAISE;
+    T_EQ(fl_loader_open(&l, ds, &cfg), 0);
+    T_EQ(fl_loader_next(l, &b, NULL), -EBADMSG);
+    T_HAS(fl_last_error()->message, path);
+    T_HAS(fl_last_error()->message, "has 2000 bytes, but the index was made for");
+    T_STR(fl_last_error()->key, "good");
+    fl_loader_close(&l);
+    fl_dataset_close(&ds);
+}
+
 /* ---- evaluation ---------------------------------------------------------------------------------- */
 
 static void test_evaluation(FlDataset *ds)
@@ -577,6 +683,7 @@ int main(void)
     test_lists(ds);
     test_quarantine(ds);
     test_state(ds);
+    test_errors();
     test_evaluation(ds);
     fl_dataset_close(&ds);
     ms_remove(dir);
