@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/jsonl.h"
 
+#include "base/rng.h"
 #include "t.h"
 
 static void test_round_trip(void)
@@ -110,9 +111,39 @@ static void test_lines(void)
     T_EQ(count("{\"a\":\"123456\"}", 6), -1);
 }
 
+/* Damage of any kind ends in a member too few or an error, never behind the line's end. */
+static void test_damage(void)
+{
+    static const char line[] =
+        "{\"dataset\": \"00ff\", \"n\": -12, \"k\": \"a\\u00e4\\udcff\\\"b\", "
+        "\"o\": {\"x\": [1, {}, \"]\"]}, \"t\": true}";
+    static const char marks[] = "{}[]\",:\\u0 \t\n\xFF";
+    struct fl_rng r;
+    int members = 0, errors = 0;
+
+    t_case("damage");
+    fl_rng_init(&r, 1, 0, 0, FL_RNG_USER, 0);
+    for (int i = 0; i < 20000; i++) {
+        const size_t len = 1 + fl_rng_below(&r, sizeof(line) - 1);
+        char *copy = malloc(len), text[16]; // to the byte, so that a sanitizer sees a byte too many
+        memcpy(copy, line, len);
+        for (uint64_t k = fl_rng_below(&r, 4); k; k--)
+            copy[fl_rng_below(&r, len)] = marks[fl_rng_below(&r, sizeof(marks))];
+        struct fl_jsonl_reader in = { .at = copy, .end = copy + len };
+        struct fl_jsonl_item item = { .text = text, .room = sizeof(text) };
+        int more;
+        while ((more = fl_jsonl_next(&in, &item)) == 1)
+            members++;
+        errors += more < 0;
+        free(copy);
+    }
+    T_OK(members > 10000 && errors > 10000);
+}
+
 int main(void)
 {
     test_round_trip();
     test_lines();
+    test_damage();
     return t_done();
 }

@@ -338,6 +338,16 @@ static void run_rank(struct order *o, FlLoader *l, struct stand *s, int64_t step
         fl_batch_release(&held[i], NULL);
 }
 
+/* A loader that has been at work goes on from a state like a fresh one. */
+static void use_a_little(FlLoader *l, struct fl_rng *r)
+{
+    FlBatch b = { 0 };
+
+    for (int64_t k = below(r, 4); k >= 0; k--)
+        if (!fl_loader_next(l, &b, NULL))
+            fl_batch_release(&b, NULL);
+}
+
 /* A leg: every rank of a new world goes on from the state, and rank 0 saves one. */
 static struct stand run_leg(struct order *o, struct stand from, char *state, int *size,
                             struct fl_rng *r)
@@ -359,6 +369,8 @@ static struct stand run_leg(struct order *o, struct stand from, char *state, int
         FlLoader *l = open_loader(o, faulty);
         if (!l)
             break;
+        if (*size && !below(r, 3))
+            use_a_little(l, r);
         if (*size)
             T_EQ(fl_loader_restore(l, state, (size_t)*size, false), 0);
         run_rank(o, l, &s, steps, r);
