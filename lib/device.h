@@ -102,7 +102,6 @@ struct fl_device_stats {
     uint64_t h2d_bytes;
     double h2d_seconds;    // on the device, between the first byte of each batch and its last
     double kernel_seconds; // on the device, our kernels. Both scaled up where some were not timed
-    int64_t allocations;   // after open: always 0
     int32_t numa_node;     // of the device, -1: unknown
 };
 

@@ -10,8 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <feedline/feedline.h>
+
 #include "base/clock.h"
 #include "device.h"
+#include "unit/make_set.h"
 
 static uint32_t table[3][256];
 
@@ -183,6 +186,36 @@ static void test_fork(void)
     T_OK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* A loader for host memory makes no CUDA call: the driver is not even loaded. */
+static int cpu_child(void)
+{
+    char dir[256], line[512];
+    FlConfig cfg = FL_CONFIG_DEFAULT;
+    FlDataset *ds = NULL;
+    FlLoader *l = NULL;
+    FlBatch batch = { 0 };
+    int found = 0;
+
+    ms_tar(ms_temp(dir, sizeof(dir), "cpu"), 20, -1);
+    cfg.batch_size = 4;
+    fl_config_image(&cfg, "jpg", &(FlImage){ .width = 16, .height = 16, .dtype = FL_BF16 });
+    int err = fl_dataset_open(&ds, dir, NULL);
+    if (!err)
+        err = fl_loader_open(&l, ds, &cfg);
+    if (!err)
+        err = fl_loader_next(l, &batch, NULL);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof(line), maps))
+        found += strstr(line, "libcuda.so") != NULL;
+    if (maps)
+        fclose(maps);
+    fl_batch_release(&batch, NULL);
+    fl_loader_close(&l);
+    fl_dataset_close(&ds);
+    ms_remove(dir);
+    return err || !maps || found;
+}
+
 /* The process shows no device: as after CUDA_VISIBLE_DEVICES= in a job's environment. */
 static int child(void)
 {
@@ -202,6 +235,9 @@ static void test_invisible(const char *self)
     t_case("no device visible");
     snprintf(command, sizeof(command), "CUDA_VISIBLE_DEVICES= '%s' child", self);
     T_EQ(system(command), 0);
+    t_case("host memory alone");
+    snprintf(command, sizeof(command), "'%s' cpu", self);
+    T_EQ(system(command), 0);
 }
 
 int main(int argc, char **argv)
@@ -209,7 +245,7 @@ int main(int argc, char **argv)
     pthread_t thread;
 
     if (argc > 1)
-        return child();
+        return strcmp(argv[1], "cpu") ? child() : cpu_child();
     g_require();
     t_case("a thread without a context");
     pthread_create(&thread, NULL, untouched, NULL);

@@ -50,6 +50,7 @@ static struct {
     int calls, fail_at, fail_code;         // the fail_at-th call fails (1-based), 0: none
     int wrong_context;                     // calls made without enter
     uint64_t copies;
+    int made; // memory, registrations, streams, events: of what a steady state makes none
 } fake;
 
 static inline int fake_fails(void)
@@ -196,6 +197,7 @@ static int fake_mem_alloc(void **ptr, size_t bytes)
     if (e || (fake.limit && bytes > fake.limit))
         return e ? e : FL_GPU_NO_MEMORY;
     fake.allocations++;
+    fake.made++;
     *ptr = aligned_alloc(512, (bytes + 511) / 512 * 512);
     return 0;
 }
@@ -222,6 +224,7 @@ static int fake_host_register(void *base, size_t bytes)
     if (e || fake.register_code)
         return e ? e : fake.register_code;
     fake.registered++;
+    fake.made++;
     return 0;
 }
 
@@ -248,6 +251,7 @@ static int fake_stream_create(void **stream, int high)
         if (!fake.streams[i].used) {
             fake.streams[i].used = true;
             fake.streams[i].high = high;
+            fake.made++;
             *stream = &fake.streams[i];
             return 0;
         }
@@ -300,6 +304,7 @@ static int fake_event_create(void **event, int timed)
     for (int i = 0; i < FAKE_EVENTS; i++)
         if (!fake.events[i].used) {
             fake.events[i] = (struct fake_event){ .used = true };
+            fake.made++;
             *event = &fake.events[i];
             return 0;
         }

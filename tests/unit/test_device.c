@@ -111,6 +111,7 @@ static void test_stream(uint64_t seed, bool omit_release_wait)
     fake_reset(seed);
     cfg.ops = &ops;
     T_EQ(fl_device_open(&dev, &cfg), 0);
+    const int made = fake.made;
     for (int b = 0; b < BATCHES; b++) {
         const unsigned h = (unsigned)b % 3, d = (unsigned)b % 2;
         // Consumers on the null stream and on one of their own.
@@ -141,6 +142,7 @@ static void test_stream(uint64_t seed, bool omit_release_wait)
     T_EQ(stats.h2d_bytes, BATCHES * (ROWS * PICTURE + ROWS * 8 + ROWS));
     T_OK(stats.h2d_seconds > 0 && stats.kernel_seconds > 0);
     T_EQ(stats.numa_node, 1);
+    T_EQ(fake.made, made); // all of it at open
     fl_device_close(&dev);
     T_OK(dev == NULL);
     for (int b = 0; b < BATCHES; b++) {
