@@ -1,45 +1,45 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plot what `stage_gpu_jpeg time` printed: images/s against batch size, and where a batch's time goes.
+"""Plot what bench/peers/gpu_jpeg.py saved: images/s against batch size beside other decoders, and where a batch's time goes.
 
-    stage_gpu_jpeg time photos.pack ... | plot_gpu_jpeg.py docs/gpu-jpeg.png
+    plot_gpu_jpeg.py RESULTS.json docs/gpu-jpeg.png
 """
-import re
+import json
 import sys
 
 STAGES = ("copy", "prepare", "huffman", "idct", "pixels")
 
 
-def parse(lines):
-    """(batch, threads, lanes) -> (images/s, {stage: ms})"""
-    found = {}
-    for line in lines:
-        head = re.match(r"batch +(\d+) threads (\d+) lanes (\d+) copy (\d) scatter 0 grid +0 low 0: +(\d+) images/s", line)
-        if head:
-            batch, threads, lanes, _, rate = map(int, head.groups())
-            stages = {s: float(v) for s, v in re.findall(r"(\w+) (\d+\.\d{3})", line) if s in STAGES}
-            found[batch, threads, lanes] = rate, stages
-    return found
+def line(axis, runs, label, style="o-"):
+    points = sorted((r["batch"], r["images_per_second"] / 1000) for r in runs)
+    if points:
+        axis.plot(*zip(*points), style, label=label)
 
 
-def plot(found, path):
+def plot(r, path):
     import matplotlib
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.6))
-    for threads, lanes, label in ((2, 3, "2 host threads, 3 batches each in flight"), (1, 1, "one batch at a time")):
-        points = sorted((b, r) for (b, t, n), (r, _) in found.items() if (t, n) == (threads, lanes))
-        left.plot([b for b, _ in points], [r / 1000 for _, r in points], "o-", label=label)
-    left.set(xscale="log", xlabel="batch", ylabel="thousand images/s", ylim=0, xticks=[16, 32, 64, 128, 256, 512, 1024])
-    left.set_xticklabels(["16", "32", "64", "128", "256", "512", "1024"])
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.2))
+    stage = [s for s in r["stage"] if not s["scatter"] and not s["grid"] and not s["low"]]
+    line(left, [s for s in stage if s["threads"] == 2], "pinned memory, 2 host threads, 3 batches each in flight")
+    line(left, [s for s in stage if s["lanes"] == 1], "pinned memory, one batch at a time")
+    line(left, r["loader"], "whole loader, page cache")
+    for i, (name, s) in enumerate([("CPU path", r["cpu"][0])] + [
+            (k, v) for k, v in r["others"].items() if isinstance(v, dict) and "images_per_second" in v]):
+        left.axhline(s["images_per_second"] / 1000, color=f"C{i + 3}", linestyle="--", linewidth=1,
+                     label=f"{name}: {s['images_per_second'] / 1000:.1f}")
+    batches = sorted({s["batch"] for s in stage})
+    left.set(xscale="log", yscale="log", xlabel="batch", ylabel="thousand images/s", xticks=batches)
+    left.set_xticklabels([str(b) for b in batches])
     left.minorticks_off()
-    left.legend(loc="upper left", fontsize=8)
-    single = sorted((b, s) for (b, t, n), (_, s) in found.items() if (t, n) == (1, 1) and s)
+    left.legend(fontsize=6.5)
+    single = sorted((s["batch"], s) for s in stage if "huffman_ms" in s)
     bottom = [0.0] * len(single)
-    for stage in STAGES:
-        heights = [1000 * s[stage] / b for b, s in single]
-        right.bar([str(b) for b, _ in single], heights, bottom=bottom, label=stage)
+    for name in STAGES:
+        heights = [1000 * s[name + "_ms"] / b for b, s in single]
+        right.bar([str(b) for b, _ in single], heights, bottom=bottom, label=name)
         bottom = [x + y for x, y in zip(bottom, heights)]
     right.set(xlabel="batch", ylabel="us per picture, one batch at a time")
     right.legend()
@@ -48,14 +48,11 @@ def plot(found, path):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
-    found = parse(sys.stdin)
-    if not found:
-        print("no line of stage_gpu_jpeg on the standard input", file=sys.stderr)
-        return 1
-    plot(found, sys.argv[1])
+    with open(sys.argv[1]) as f:
+        plot(json.load(f), sys.argv[2])
     return 0
 
 

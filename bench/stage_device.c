@@ -166,9 +166,11 @@ static double plain_rate(uint8_t *device, const uint8_t *host, size_t bytes)
 
 /* The same bytes through the stage, all of it: copies, kernels, events, with a consumer that only waits. */
 static double stage_rate(struct fl_device *dev, uint8_t *host, size_t slot, int64_t batch,
-                         double *busy)
+                         bool labels, double *busy)
 {
     struct fl_device_stats s0, s1;
+
+    const size_t label_bytes = (size_t)(batch + 511) / 512 * 4096;
 
     fl_device_stats(dev, &s0);
     const int64_t t0 = fl_now_ns();
@@ -178,7 +180,8 @@ static double stage_rate(struct fl_device *dev, uint8_t *host, size_t slot, int6
         const struct fl_device_job job = { .host_slot = h,
                                            .device_slot = d,
                                            .rows = batch,
-                                           .src = { at },
+                                           .src = { at, at + slot - 4096 - label_bytes },
+                                           .bytes = { 0, labels ? (uint64_t)batch * 8 : 0 },
                                            .valid = at + slot - 4096 };
         if (fl_device_wait_copied(dev, h, INT64_MAX) || fl_device_copy(dev, &job) ||
             fl_device_acquire(dev, d, stream) || fl_device_release(dev, d, stream)) {
@@ -193,14 +196,20 @@ static double stage_rate(struct fl_device *dev, uint8_t *host, size_t slot, int6
     return (double)(s1.h2d_bytes - s0.h2d_bytes) / (seconds * 1e9);
 }
 
-static void copies(int64_t batch, int32_t side)
+struct way {
+    const char *name;
+    bool huge, labels;
+};
+
+static void copies(int64_t batch, int32_t side, const struct way *way)
 {
     static uint32_t table[3][256];
     const size_t bytes = (size_t)batch * (size_t)side * (size_t)side * 3;
-    const size_t slot = (bytes + 4095) / 4096 * 4096 + 4096; // the mask in the last page
+    const size_t slot = (bytes + 4095) / 4096 * 4096 + (size_t)(batch + 511) / 512 * 4096 +
+                        4096; // labels and the mask in the last pages
     struct fl_device *dev = NULL;
     struct fl_device_cfg cfg = {
-        .device = FL_CUDA(0), .n_slots = 2, .n_host_slots = 3, .max_rows = batch, .n_columns = 1
+        .device = FL_CUDA(0), .n_slots = 2, .n_host_slots = 3, .max_rows = batch, .n_columns = 2
     };
     uint8_t *host =
         mmap(NULL, 3 * slot, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -209,7 +218,7 @@ static void copies(int64_t batch, int32_t side)
 
     if (host == MAP_FAILED || !pageable)
         exit(1);
-    madvise(host, 3 * slot, MADV_HUGEPAGE);
+    madvise(host, 3 * slot, way->huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     memset(host, 7, 3 * slot);
     memset(pageable, 7, bytes);
     cfg.columns[0] = (struct fl_device_column){ .op = FL_DEVICE_IMAGE,
@@ -219,28 +228,35 @@ static void copies(int64_t batch, int32_t side)
                                                 .dtype = FL_BF16,
                                                 .layout = FL_NHWC,
                                                 .table = table };
+    cfg.columns[1] =
+        (struct fl_device_column){ .op = FL_DEVICE_COPY, .capacity = (uint64_t)batch * 8 };
     must(cudaHostAlloc((void **)&pinned, bytes, 0), "pinned memory");
     must(cudaMalloc((void **)&device, bytes), "malloc");
     if (fl_device_open(&dev, &cfg) || fl_device_pin(dev, host, 3 * slot)) {
         fprintf(stderr, "stage_device: %s\n", fl_last_error()->message);
         exit(1);
     }
-    stage_rate(dev, host, slot, batch, busy);
+    stage_rate(dev, host, slot, batch, way->labels, busy);
     for (int r = 0; r < ROUNDS; r++) {
         plain[r] = plain_rate(device, pinned, bytes);
-        wall[r] = stage_rate(dev, host, slot, batch, &busy[r]);
+        wall[r] = stage_rate(dev, host, slot, batch, way->labels, &busy[r]);
         slow[r] = plain_rate(device, pageable, bytes);
     }
     const double p = median(plain, ROUNDS), w = median(wall, ROUNDS), b = median(busy, ROUNDS);
-    printf("plain pinned copy, %zu bytes  %7.2f GB/s\n", bytes, p);
+    char name[96];
+    printf("%s\nplain pinned copy, %zu bytes  %7.2f GB/s\n", way->name, bytes, p);
     printf("device stage, while it copies     %7.2f GB/s  %.3f of the plain copy\n", b, b / p);
     printf("device stage, wall clock          %7.2f GB/s  %.3f of the plain copy, %.0f rows/s\n", w,
            w / p, w * 1e9 / ((double)bytes / (double)batch));
     printf("pageable copy                     %7.2f GB/s\n", median(slow, ROUNDS));
-    figures_add(&figures, "plain pinned copy GB/s", p);
-    figures_add(&figures, "device stage to plain copy", b / p);
-    figures_add(&figures, "device stage by the wall clock to plain copy", w / p);
-    figures_add(&figures, "pageable copy GB/s", median(slow, ROUNDS));
+    snprintf(name, sizeof(name), "%s: plain pinned copy GB/s", way->name);
+    figures_add(&figures, name, p);
+    snprintf(name, sizeof(name), "%s: device stage to plain copy", way->name);
+    figures_add(&figures, name, b / p);
+    snprintf(name, sizeof(name), "%s: by the wall clock", way->name);
+    figures_add(&figures, name, w / p);
+    snprintf(name, sizeof(name), "%s: pageable copy GB/s", way->name);
+    figures_add(&figures, name, median(slow, ROUNDS));
     fl_device_close(&dev);
     cudaFree(device);
     cudaFreeHost(pinned);
@@ -251,6 +267,9 @@ static void copies(int64_t batch, int32_t side)
 int main(int argc, char **argv)
 {
     const int64_t batch = argc > 1 ? atoll(argv[1]) : 256;
+    static const struct way ways[] = { { "pictures, huge pages", true, false },
+                                       { "pictures and labels, huge pages", true, true },
+                                       { "pictures and labels, small pages", false, true } };
     const int32_t side = argc > 2 ? atoi(argv[2]) : 224;
     int processors = 0;
 
@@ -261,6 +280,7 @@ int main(int argc, char **argv)
     must(cudaEventCreate(&from), "event");
     must(cudaEventCreate(&to), "event");
     kernels(batch, side, processors);
-    copies(batch, side);
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+        copies(batch, side, &ways[i]);
     return figures_close(&figures);
 }

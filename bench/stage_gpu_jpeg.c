@@ -4,6 +4,7 @@
  *
  *   stage_gpu_jpeg pack FOLDER FILE [N]   slice the first N JPEGs of a folder into one file
  *   stage_gpu_jpeg plain FOLDER FILE [N]  the same without slicing: decoded through entry points
+ *   stage_gpu_jpeg cut FILE TO [N]        N random crops' slices as JPEGs of their own, for other decoders
  *   stage_gpu_jpeg check FILE [N]         decode N random crops on the GPU and on the CPU, compare all
  *   stage_gpu_jpeg damage FILE [N]        decode N damaged pictures (for compute-sanitizer)
  *   stage_gpu_jpeg time FILE [key=value] [-- ...]  images/s and stages: batch, threads, lanes, copy (1: engine,
@@ -247,6 +248,40 @@ static struct fl_gpu_jpeg_cfg config(uint32_t batch, FlDtype dtype, const void *
         .table = table,
     };
     return cfg;
+}
+
+/* ---- cut ---------------------------------------------------------------------------------------- */
+
+/* What a crop needs of its picture as an ordinary smaller JPEG, in the format of pack(). */
+static int cut(const char *path, const char *to, uint32_t n)
+{
+    const struct set set = load(path);
+    FILE *const out = fopen(to, "wb");
+    uint64_t pixels = 0, bytes = 0;
+
+    for (uint32_t i = 0; out && i < n; i++) {
+        uint32_t pic;
+        const struct fl_crop crop = draw(&set, i, &pic);
+        const struct case_picture *const p = &set.pics[pic];
+        const struct fl_slice_bytes *const headers = set.parts[pic].headers;
+        const int scale = fl_resize_scale(crop.box.w, crop.box.h, crop.rw, crop.rh, false);
+        struct fl_slice_range r;
+        size_t len = 0;
+        FlError err;
+        CHECK(fl_slice_range(&p->table, crop.box, scale, &r));
+        const size_t room = fl_slice_cut_bytes(&r, headers);
+        uint8_t *const jpeg = need(room);
+        CHECK(fl_slice_cut(&p->table, &r, headers, p->jpeg + r.offset, jpeg, room, &len, &err));
+        const uint32_t size = (uint32_t)len;
+        fwrite(&size, sizeof(size), 1, out);
+        fwrite(jpeg, 1, len, out);
+        free(jpeg);
+        pixels += (uint64_t)r.rect.w * (uint64_t)r.rect.h;
+        bytes += len;
+    }
+    printf("%u slices, %.0f pixels and %.0f bytes each\n", n, (double)pixels / n,
+           (double)bytes / n);
+    return !out || fclose(out);
 }
 
 /* ---- check ------------------------------------------------------------------------------------ */
@@ -734,12 +769,14 @@ int main(int argc, char **argv)
         return pack(argv[2], argv[3], argc > 4 ? (uint32_t)atoi(argv[4]) : 100000, false);
     if (!strcmp(verb, "plain") && argc > 3)
         return pack(argv[2], argv[3], argc > 4 ? (uint32_t)atoi(argv[4]) : 100000, true);
+    if (!strcmp(verb, "cut") && argc > 3)
+        return cut(argv[2], argv[3], argc > 4 ? (uint32_t)atoi(argv[4]) : 1024);
     if (!strcmp(verb, "check"))
         return check(argv[2], argc > 3 ? (uint32_t)atoi(argv[3]) : 4096);
     if (!strcmp(verb, "damage"))
         return damage(argv[2], argc > 3 ? (uint32_t)atoi(argv[3]) : 256);
     if (!strcmp(verb, "time"))
         return time_all(argv[2], argc - 3, argv + 3);
-    fprintf(stderr, "usage: stage_gpu_jpeg pack|plain|check|damage|time FILE ...\n");
+    fprintf(stderr, "usage: stage_gpu_jpeg pack|plain|cut|check|damage|time FILE ...\n");
     return 2;
 }
