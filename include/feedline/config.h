@@ -47,7 +47,7 @@ typedef enum FlSwitch {
 } FlSwitch;
 
 typedef enum FlDecode {
-    FL_DECODE_AUTO = 0, ///< JPEG on the GPU where it can be and pays, else on the CPU; same bytes
+    FL_DECODE_AUTO = 0, ///< JPEG on the GPU where it can be, on the CPU too while the device is what limits; same bytes
     FL_DECODE_CPU,
     FL_DECODE_GPU,      ///< all that the GPU can decode; an error if it can decode nothing of this pipeline
 } FlDecode;
