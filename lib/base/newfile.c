@@ -45,6 +45,19 @@ static int open_unnamed(const char *path)
     return fd;
 }
 
+int fl_scratch_file(const char *path)
+{
+    char *folder = folder_of(path);
+    int fd = folder ? open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) : -1;
+    char *name = fd < 0 && folder ? fl_path_join(folder, ".feedline-XXXXXX") : NULL;
+
+    if (name && (fd = mkostemp(name, O_CLOEXEC)) >= 0)
+        unlink(name);
+    free(name);
+    free(folder);
+    return fd;
+}
+
 int fl_new_file_open(struct fl_new_file *f, const char *path)
 {
     const size_t len = strlen(path);

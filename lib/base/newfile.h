@@ -19,6 +19,10 @@ int fl_new_file_open(struct fl_new_file *f, const char *path);
  * was, but for a failure of the last step, which leaves the new file there. */
 int fl_new_file_commit(struct fl_new_file *f);
 
+/* A file without a name in the folder of `path`, for reading and writing; it is gone once it is closed. A
+ * descriptor, or -1: there can be none. */
+int fl_scratch_file(const char *path);
+
 /* Remove the temporary file. */
 void fl_new_file_discard(struct fl_new_file *f);
 

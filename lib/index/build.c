@@ -366,8 +366,13 @@ static int begin_writer(struct build *b)
                                    b->format == &fl_format_folder ? FL_KIND_FOLDER : FL_KIND_TAR)))
         return err;
     fl_index_writer_options(b->w, fl_options_hash(b->opt), b->opt->keep_sidecars);
-    if (b->opt->entry_points)
-        fl_index_writer_entry_points(b->w);
+    if (b->opt->entry_points) {
+        char *path = fl_index_path(b->path, b->opt);
+        if (!path)
+            return no_memory(b);
+        fl_index_writer_entry_points(b->w, path);
+        free(path);
+    }
     for (size_t i = 0; i < b->listing.dirs.len / sizeof(*dirs); i++)
         if ((err = fl_index_writer_dir(b->w, fl_listing_path(&b->listing, dirs[i].path),
                                        dirs[i].mtime_ns, dirs[i].hash)))

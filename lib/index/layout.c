@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/newfile.h"
+#include "index/blocks.h"
 
 #define MAX_PIECES (FL_INDEX_MAX_FIELDS * 6 + 16)
 
@@ -29,6 +30,8 @@ struct layout {
     struct fl_index_header header;
     struct fl_index_section table[MAX_PIECES];
     const void *data[MAX_PIECES];
+    const struct fl_writer_blobs
+        *spilled[MAX_PIECES]; // whose first bytes are in a file; NULL: nobody's
     struct fl_index_schema schema[FL_INDEX_MAX_FIELDS];
     struct fl_bytes field_names;
     int n_fields;                         // that are written
@@ -103,7 +106,8 @@ static void add_blobs(struct layout *l, uint32_t type, uint32_t field,
                       const struct fl_writer_blobs *b)
 {
     add(l, type, field, 8, b->offsets.data, b->offsets.len);
-    add(l, type + 1, field, 1, b->bytes.data, b->bytes.len);
+    add(l, type + 1, field, 1, b->bytes.data, b->spilled + b->bytes.len);
+    l->spilled[l->header.n_sections - 1] = b->spilled ? b : NULL;
 }
 
 static int pad(struct fl_bytes *column, const void *none, size_t size, int64_t n)
@@ -113,7 +117,7 @@ static int pad(struct fl_bytes *column, const void *none, size_t size, int64_t n
 
 static int pad_blobs(struct fl_writer_blobs *b, int64_t n)
 {
-    const uint64_t end = b->bytes.len;
+    const uint64_t end = b->spilled + b->bytes.len;
 
     return b->offsets.len ? pad(&b->offsets, &end, sizeof(end), n + 1) : 0;
 }
@@ -295,6 +299,30 @@ static uint64_t file_bytes(const struct layout *l)
     return l->header.data + l->header.payload + blocks * 8;
 }
 
+/* What a scratch file holds. */
+static int put_spilled(struct sink *s, const struct fl_writer_blobs *b)
+{
+    uint8_t bytes[16384];
+    int err = 0;
+
+    for (uint64_t at = 0; !err && at < b->spilled;) {
+        const uint64_t left = b->spilled - at;
+        const size_t n = left < sizeof(bytes) ? (size_t)left : sizeof(bytes);
+        if (!(err = fl_pread_all(b->spill - 1, bytes, n, at, "the scratch file of an index")))
+            err = put_payload(s, bytes, n);
+        at += n;
+    }
+    return err;
+}
+
+static int put_piece(struct sink *s, const struct layout *l, uint32_t i)
+{
+    const struct fl_writer_blobs *b = l->spilled[i];
+    const int err = b ? put_spilled(s, b) : 0;
+
+    return err ? err : put_payload(s, l->data[i], l->table[i].length - (b ? b->spilled : 0));
+}
+
 static int put_all(struct sink *s, const struct layout *l)
 {
     static const uint8_t zeros[FL_INDEX_DATA_ALIGN];
@@ -304,7 +332,7 @@ static int put_all(struct sink *s, const struct layout *l)
     if (!err)
         err = put(s, zeros, l->header.data - head);
     for (uint32_t i = 0; !err && i < l->header.n_sections; i++)
-        err = put_payload(s, l->data[i], l->table[i].length);
+        err = put_piece(s, l, i);
     return err ? err : flush_block(s);
 }
 
@@ -373,9 +401,11 @@ int fl_index_writer_memory(struct fl_index_writer *w, void **bytes, size_t *size
         err = no_memory();
     } else {
         s->fd = -1;
-        put_all(s, l); // cannot fail in memory
-        *bytes = s->memory;
+        err = put_all(s, l);
         *size = file_bytes(l);
+        *bytes = err ? NULL : s->memory;
+        if (err)
+            free(s->memory);
     }
     if (l)
         free_layout(l);

@@ -4,9 +4,14 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/hash.h"
+#include "base/newfile.h"
+
+#define SPILL_BYTES (8u << 20) // of entry points that stay in memory
 
 static int no_memory(const struct fl_index_writer *w)
 {
@@ -46,6 +51,8 @@ void fl_index_writer_free(struct fl_index_writer **wp)
         fl_bytes_free(&f->slices.bytes);
         fl_bytes_free(&f->entries.offsets);
         fl_bytes_free(&f->entries.bytes);
+        if (f->entries.spill)
+            close(f->entries.spill - 1);
     }
     struct fl_bytes *all[] = { &w->containers,      &w->container_names, &w->dirs,
                                &w->dir_names,       &w->keys.offsets,    &w->keys.bytes,
@@ -54,6 +61,7 @@ void fl_index_writer_free(struct fl_index_writer **wp)
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         fl_bytes_free(all[i]);
     free(w->header_table);
+    free(w->spill_path);
     free(w);
 }
 
@@ -154,12 +162,33 @@ static int add_blob(struct fl_writer_blobs *b, const void *bytes, size_t len)
 
     if (!b->offsets.len && fl_bytes_add(&b->offsets, &at, sizeof(at)))
         return -1;
-    at = b->bytes.len + len;
+    at = b->spilled + b->bytes.len + len;
     b->n += len != 0;
     b->longest = len > b->longest ? len : b->longest;
     // The table last: it alone says what is there.
     return fl_bytes_add(&b->bytes, bytes, len) || fl_bytes_add(&b->offsets, &at, sizeof(at)) ? -1
                                                                                              : 0;
+}
+
+/* Move what has gathered in memory to a file. If there can be none, it stays where it is. */
+static int spill(struct fl_index_writer *w, struct fl_writer_blobs *b)
+{
+    int err;
+
+    if (b->bytes.len < SPILL_BYTES || !w->spill_path)
+        return 0;
+    if (!b->spill)
+        b->spill = fl_scratch_file(w->spill_path) + 1;
+    if (!b->spill) {
+        free(w->spill_path);
+        w->spill_path = NULL;
+        return 0;
+    }
+    if ((err = fl_write_all(b->spill - 1, b->bytes.data, b->bytes.len)))
+        return fl_err_file(-err, "write a scratch file beside", w->spill_path);
+    b->spilled += b->bytes.len;
+    b->bytes.len = 0;
+    return 0;
 }
 
 static int64_t n_blobs(const struct fl_writer_blobs *b)
@@ -345,7 +374,9 @@ int fl_index_writer_entries(struct fl_index_writer *w, int field, const void *bl
 {
     struct fl_writer_field *f = field_of(w, field, FL_FIELD_BYTES);
 
-    return f ? set_blob(w, &f->entries, blob, len) : FL_ERR(EINVAL);
+    const int err = f ? set_blob(w, &f->entries, blob, len) : FL_ERR(EINVAL);
+
+    return err ? err : spill(w, &f->entries);
 }
 
 void fl_index_writer_skipped(struct fl_index_writer *w, int64_t n)
@@ -359,9 +390,10 @@ void fl_index_writer_options(struct fl_index_writer *w, uint64_t hash, bool keep
     w->keep_sidecars = keep_sidecars;
 }
 
-void fl_index_writer_entry_points(struct fl_index_writer *w)
+void fl_index_writer_entry_points(struct fl_index_writer *w, const char *path)
 {
     w->entry_points = true;
+    w->spill_path = strdup(path); // NULL: then they stay in memory
 }
 
 int64_t fl_index_writer_count(const struct fl_index_writer *w)

@@ -77,8 +77,9 @@ void fl_index_writer_skipped(struct fl_index_writer *w, int64_t n);
  * data. */
 void fl_index_writer_options(struct fl_index_writer *w, uint64_t hash, bool keep_sidecars);
 
-/* Entry points were asked for. */
-void fl_index_writer_entry_points(struct fl_index_writer *w);
+/* Entry points were asked for. They go to an unnamed file in the folder of `path` where they are many and
+ * there can be one, since they are a few percent of the dataset's size. */
+void fl_index_writer_entry_points(struct fl_index_writer *w, const char *path);
 
 /* Samples so far. */
 int64_t fl_index_writer_count(const struct fl_index_writer *w);

@@ -10,6 +10,8 @@
 struct fl_writer_blobs {
     struct fl_bytes offsets, bytes; // n + 1 offsets, or none while there is no blob
     uint64_t n, longest;            // blobs that are not empty; bytes of the longest
+    int spill; // descriptor of the file with the first `spilled` bytes, plus 1; 0: none
+    uint64_t spilled;
 };
 
 /* Columns may be shorter than the number of samples: the rest is missing. */
@@ -33,6 +35,7 @@ struct fl_index_writer {
     struct fl_writer_field fields[FL_INDEX_MAX_FIELDS];
     struct fl_bytes containers, container_names, dirs, dir_names;
     struct fl_writer_blobs keys, classes, headers;
+    char *spill_path;       // in whose folder scratch files go; NULL: everything stays in memory
     uint32_t *header_table; // open addressing: id + 1 by hash, 0 free
     size_t header_slots;    // a power of two
 };

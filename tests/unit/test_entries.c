@@ -9,6 +9,7 @@
 #include <feedline/index.h>
 
 #include "index/dataset.h"
+#include "index/writer.h"
 #include "jpeg/direct.h"
 #include "unit/jpeg_fixture.h"
 #include "unit/make_set.h"
@@ -240,10 +241,67 @@ static void test_threads(void)
     ms_remove(to);
 }
 
+/* Many entry points go through a scratch file; the index is the same, and nothing stays behind. */
+static void test_spill(void)
+{
+    enum { SAMPLES = 12000, LONGEST = 5003 };
+    char dir[256], path[300], none[300], command[600];
+    uint8_t *blob = malloc(LONGEST), *got = malloc(LONGEST);
+
+    t_case("spill");
+    ms_temp(dir, sizeof(dir), "entries");
+    snprintf(path, sizeof(path), "%s/index.fli", dir);
+    snprintf(none, sizeof(none), "%s/nowhere/index.fli", dir); // no scratch file: all in memory
+    for (int spills = 0; spills < 2; spills++) {
+        struct fl_index_writer *w = NULL;
+        struct fl_index *ix[2] = { NULL, NULL };
+        void *bytes = NULL;
+        size_t size = 0, len;
+        T_EQ(fl_index_writer_new(&w, FL_KIND_TAR), 0);
+        const int jpg = fl_index_writer_field(w, "jpg", FL_FIELD_BYTES);
+        T_EQ(fl_index_writer_container(w, "0.tar", 1000, 0, 0), 0);
+        fl_index_writer_entry_points(w, spills ? path : none);
+        for (int i = 0; i < SAMPLES; i++) {
+            const struct fl_span span = { .offset = 1, .length = 2, .container = 0 };
+            memset(blob, i & 255, LONGEST);
+            fl_index_writer_sample(w, "a", 1);
+            fl_index_writer_span(w, jpg, &span);
+            if (i % 3)
+                T_EQ(fl_index_writer_entries(w, jpg, blob, (size_t)(i * 7 % LONGEST)), 0);
+        }
+        T_EQ(fl_index_writer_write(w, path, NULL), 0);
+        T_EQ(fl_index_writer_memory(w, &bytes, &size), 0);
+        T_EQ(fl_index_open(&ix[0], path, 0), 0);
+        T_EQ(fl_index_open_memory(&ix[1], bytes, size, "memory"), 0);
+        fl_index_writer_free(&w);
+        for (int k = 0; k < 2; k++) {
+            int wrong = 0;
+            for (int i = 0; i < SAMPLES; i++) {
+                const size_t want = i % 3 ? (size_t)(i * 7 % LONGEST) : 0;
+                memset(blob, i & 255, LONGEST);
+                wrong += fl_index_entries(ix[k], 0, i, got, LONGEST, &len) || len != want ||
+                         memcmp(got, blob, len) != 0;
+            }
+            T_EQ(wrong, 0);
+            T_OK(fl_index_field(ix[k], 0)->entry_bytes > 16 << 20);
+            fl_index_close(&ix[k]);
+        }
+        snprintf(command, sizeof(command), spills ? "cmp %s %s/first" : "cp %s %s/first", path,
+                 dir);
+        T_EQ(system(command), 0);
+    }
+    snprintf(command, sizeof(command), "test $(ls -A %s | wc -l) = 2", dir);
+    T_EQ(system(command), 0);
+    free(blob);
+    free(got);
+    ms_remove(dir);
+}
+
 int main(void)
 {
     test_set(true);
     test_set(false);
     test_threads();
+    test_spill();
     return t_done();
 }
