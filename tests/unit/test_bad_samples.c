@@ -60,17 +60,6 @@ static void make_sets(void)
     shard(other, 2, 200, N, 3);
 }
 
-static FlDataset *open_set(const char *path)
-{
-    FlDataset *ds = NULL;
-
-    if (fl_dataset_open(&ds, path, NULL)) {
-        fprintf(stderr, "%s\n", fl_last_error()->message);
-        exit(1);
-    }
-    return ds;
-}
-
 static FlConfig config(FlBadSample policy, int workers, const char *report)
 {
     static const int64_t shape[] = { BYTES };
@@ -267,7 +256,7 @@ static void test_ranks(FlDataset *ds)
         pids[rank] = fork();
         if (pids[rank])
             continue;
-        FlDataset *own = open_set(set);
+        FlDataset *own = ms_open(set);
         FlConfig cfg = config(FL_BAD_SKIP, 0, path);
         struct run r = { 0 };
         FlLoader *l = NULL;
@@ -388,7 +377,7 @@ static void test_lists(FlDataset *ds)
 /* verify's list, on the dataset, one that grew, and one with the same keys elsewhere. */
 static void test_quarantine(FlDataset *ds)
 {
-    FlDataset *more = open_set(grown), *foreign = open_set(other);
+    FlDataset *more = ms_open(grown), *foreign = ms_open(other);
     FlVerifyOptions how = { .struct_size = sizeof(how) };
     FlVerifyResult result;
     char path[320], report[320];
@@ -568,7 +557,7 @@ static void test_errors(void)
     snprintf(path, sizeof(path), "%s/faulty/s.tar", dir);
     mkdir(folder, 0755);
     faulty_shard(folder);
-    FlDataset *ds = open_set(folder);
+    FlDataset *ds = ms_open(folder);
     cfg.batch_size = 1;
     cfg.n_workers = 1;
     fl_config_bytes(&cfg, "txt", 8);
@@ -676,7 +665,7 @@ static void test_evaluation(FlDataset *ds)
 int main(void)
 {
     make_sets();
-    FlDataset *ds = open_set(set);
+    FlDataset *ds = ms_open(set);
     test_report(ds);
     test_ranks(ds);
     test_report_errors(ds);
