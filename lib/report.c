@@ -52,13 +52,13 @@ static bool sort(struct fl_bad **list)
 
     for (const struct fl_bad *b = *list; b; b = b->next)
         n++;
-    struct fl_bad **all = malloc((n + 1) * sizeof(struct fl_bad *));
+    struct fl_bad **all = malloc((n + 1) * sizeof(void *));
     if (!all)
         return false;
     n = 0;
     for (struct fl_bad *b = *list; b; b = b->next)
         all[n++] = b;
-    qsort(all, n, sizeof(*all), by_row);
+    qsort(all, n, sizeof(void *), by_row);
     all[n] = NULL;
     for (size_t i = 0; i < n; i++)
         all[i]->next = all[i + 1];

@@ -131,7 +131,7 @@ static int hex4(struct fl_jsonl_reader *r)
     if (r->end - r->at < 4)
         return -1;
     for (int i = 0; i < 4; i++) {
-        const int c = *r->at++;
+        const int c = (unsigned char)*r->at++;
         const int d = c >= '0' && c <= '9'   ? c - '0'
                       : c >= 'a' && c <= 'f' ? c - 'a' + 10
                       : c >= 'A' && c <= 'F' ? c - 'A' + 10
