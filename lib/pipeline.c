@@ -366,7 +366,7 @@ void fl_pipeline_stats(struct fl_pipeline *p, FlLoaderStats *out)
     out->left_balance = fl_gpu_decode_left(p, FL_GPU_LEFT_BALANCE);
     out->left_room = fl_gpu_decode_left(p, FL_GPU_LEFT_ROOM);
     out->left_again = fl_gpu_decode_left(p, FL_GPU_LEFT_AGAIN);
-    out->decoded_cpu = out->stages[FL_STAGE_DECODE].items - out->decoded_gpu;
+    out->decoded_cpu = atomic_load_explicit(&p->decoded, memory_order_relaxed);
     snprintf(out->codec, sizeof(out->codec), "%s", fl_jpeg_codec());
     memory_stats(p, out);
     limiting(out);

@@ -15,8 +15,7 @@
 #include "gpu/jpeg.h"
 #include "index/dataset.h"
 #include "jpeg/exif.h"
-
-#define PROBES 512 // pictures looked at to size the decoder's memory
+#include "pipeline_room.h"
 
 struct gpu_column {
     struct fl_gpu_jpeg *decoder;        // NULL: not a column of pictures that can be decoded here
@@ -33,27 +32,18 @@ struct fl_gpu_decode {
     _Atomic int64_t decoded, bytes;      // pictures, and what went to the device for them
     _Atomic int64_t left[FL_N_GPU_LEFT]; // pictures that the CPU decoded, by reason
     int64_t rows;                        // of a batch
-    uint64_t device_bytes;
+    uint64_t device_bytes, taken;        // taken: of the loader's budget
 };
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
-/* Mean pixels and bytes of a column's pictures, from some that lie evenly over the dataset. */
-static void probe(const struct fl_settings *s, const struct fl_column *c, uint64_t *pixels,
-                  uint64_t *bytes)
+/* Take memory out of the budget. */
+static int take(struct fl_pipeline *p, struct fl_gpu_decode *g, uint64_t bytes, const char *what)
 {
-    const struct fl_part *part = &s->parts[0];
-    const struct fl_index *ix = fl_dataset_index(part->ds);
-    const int64_t n = part->n < PROBES ? part->n : PROBES;
-    struct fl_index_image image;
-    uint64_t sum = 0;
+    const int err = fl_budget_take(&p->pool->budget, bytes, what);
 
-    for (int64_t i = 0; i < n; i++)
-        if (!fl_index_image(ix, c->from[0].field, i * (part->n / n), &image))
-            sum += (uint64_t)image.width * image.height;
-    const struct fl_index_field *f = fl_index_field(ix, c->from[0].field);
-    *pixels = sum / (uint64_t)n + 1;
-    *bytes = f->count ? f->bytes / (uint64_t)f->count : 1;
+    g->taken += err ? 0 : bytes;
+    return err;
 }
 
 static int open_column(struct fl_pipeline *p, struct fl_gpu_decode *g, const struct fl_column *c)
@@ -61,14 +51,11 @@ static int open_column(struct fl_pipeline *p, struct fl_gpu_decode *g, const str
     const FlImage *im = &c->cfg.image;
     struct gpu_column *gc = &g->columns[c->index];
     const size_t rows = (size_t)g->rows;
-    uint64_t pixels, bytes;
     FlError err;
 
-    probe(p->settings, c, &pixels, &bytes);
-    // A crop takes 0.42 of the pixels and 0.73 of the bytes on average (docs/performance.md); batches vary.
     const struct fl_gpu_jpeg_cfg cfg = {
         .lanes = FL_GPU_LANES,
-        .room = fl_gpu_jpeg_room_for((uint32_t)rows, pixels, bytes, im->width, im->height),
+        .room = fl_gpu_decode_room(p->settings, c, (uint32_t)rows),
         .width = im->width,
         .height = im->height,
         .channels = im->channels,
@@ -83,10 +70,9 @@ static int open_column(struct fl_pipeline *p, struct fl_gpu_decode *g, const str
         return fl_err(FL_ERR(ENOMEM), FL_STAGE_DEVICE,
                       "no memory for the GPU decoder of column \"%s\"", c->cfg.field);
     g->device_bytes += fl_gpu_jpeg_device_bytes(&cfg);
-    int code = fl_budget_take(&p->pool->budget,
-                              fl_gpu_jpeg_pinned_bytes(&cfg) +
-                                  p->pool->n_slots * rows * sizeof(*gc->headers),
-                              "the GPU decoder's plans");
+    int code =
+        take(p, g, fl_gpu_jpeg_pinned_bytes(&cfg) + p->pool->n_slots * rows * sizeof(*gc->headers),
+             "the GPU decoder's plans");
     if (code)
         return code;
     code = fl_gpu_jpeg_open(&gc->decoder, &cfg, &err);
@@ -107,24 +93,15 @@ static bool any_segments(const struct fl_settings *s)
     return false;
 }
 
-int fl_gpu_decode_open(struct fl_pipeline *p)
+static int open_decoder(struct fl_pipeline *p)
 {
     const struct fl_settings *s = p->settings;
     const struct fl_io_region arena = fl_read_arena(p->read);
+    struct fl_gpu_decode *g = calloc(1, sizeof(*g));
     struct fl_device_scope scope;
     uint64_t bytes;
     int err;
 
-    if (s->cfg.decode == FL_DECODE_CPU)
-        return 0;
-    if (!any_segments(s))
-        return s->cfg.decode == FL_DECODE_AUTO
-                   ? 0
-                   : fl_err(FL_ERR(EINVAL), FL_STAGE_DECODE,
-                            "decode = gpu, but no picture of this dataset is a sliced JPEG or has "
-                            "entry points; `feedline shard` makes the ones, `feedline index "
-                            "--entry-points` the others");
-    struct fl_gpu_decode *g = calloc(1, sizeof(*g));
     if (!g)
         return fl_err(FL_ERR(ENOMEM), FL_STAGE_DEVICE, "no memory for the GPU decoder");
     p->gpu = g;
@@ -133,7 +110,7 @@ int fl_gpu_decode_open(struct fl_pipeline *p)
         (err = fl_decode_open(&g->fallback, s, &bytes)))
         return err;
     g->fallback_open = true;
-    if ((err = fl_budget_take(&p->pool->budget, bytes, "the device thread's scratch")) ||
+    if ((err = take(p, g, bytes, "the device thread's scratch")) ||
         (err = fl_device_enter(p->device, &scope)))
         return err;
     for (unsigned i = 0; i < s->n_columns && !err; i++)
@@ -141,6 +118,29 @@ int fl_gpu_decode_open(struct fl_pipeline *p)
             err = open_column(p, g, &s->columns[i]);
     fl_device_leave(p->device, &scope);
     return err;
+}
+
+int fl_gpu_decode_open(struct fl_pipeline *p)
+{
+    const FlDecode decode = p->settings->cfg.decode;
+    int err;
+
+    if (decode == FL_DECODE_CPU || (decode == FL_DECODE_AUTO && !any_segments(p->settings)))
+        return 0;
+    if (!any_segments(p->settings))
+        return fl_err(
+            FL_ERR(EINVAL), FL_STAGE_DECODE,
+            "decode = gpu, but no picture of this dataset is a sliced JPEG or has entry "
+            "points; `feedline shard` makes the ones, `feedline index --entry-points` the "
+            "others");
+    if ((err = open_decoder(p)) != FL_ERR(ENOMEM) || decode != FL_DECODE_AUTO)
+        return err;
+    fl_log(&p->log, FL_LOG_WARNING, "pictures are decoded on the CPU: %s",
+           fl_last_error()->message);
+    if (p->gpu)
+        fl_budget_give(&p->pool->budget, p->gpu->taken);
+    fl_gpu_decode_close(p);
+    return 0;
 }
 
 void fl_gpu_decode_close(struct fl_pipeline *p)
@@ -307,6 +307,7 @@ static void fall_back(struct fl_pipeline *p, struct fl_sample *s)
     }
     const unsigned other = ~s->on_gpu;
     s->on_gpu = other; // decode what was left to the GPU, and only that
+    fl_meter_add(&p->decoded, 1);
     fl_decode_sample(&p->gpu->fallback, s, rows, where);
     s->on_gpu = 0;
 }

@@ -34,6 +34,17 @@ static bool replace(struct fl_pipeline *p, struct fl_sample *s)
     return true;
 }
 
+/* Pictures of a sample that were decoded here. */
+static int pictures(const struct fl_settings *settings, const struct fl_sample *s)
+{
+    int n = 0;
+
+    for (unsigned i = 0; i < settings->n_columns; i++)
+        n += settings->columns[i].cfg.kind == FL_COLUMN_IMAGE && s->fields[i].present &&
+             !(s->on_gpu & 1u << i);
+    return n;
+}
+
 void fl_work_sample(struct fl_worker *w, struct fl_sample *s)
 {
     struct fl_pipeline *p = w->pipeline;
@@ -54,8 +65,10 @@ void fl_work_sample(struct fl_worker *w, struct fl_sample *s)
     for (unsigned i = 0; i < s->n_reads && !s->err.code; i++)
         fl_read_settle(&s->reads[i]);
     fl_gpu_decode_prepare(p, s);
-    if (!s->err.code)
+    if (!s->err.code) {
         fl_decode_sample(&w->decode, s, rows, lengths);
+        fl_meter_add(&p->decoded, pictures(p->settings, s));
+    }
     s->keeps_reads = s->n_reads && s->on_gpu && !s->err.code;
     if (s->n_reads && !s->keeps_reads)
         fl_read_release(s);

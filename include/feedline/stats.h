@@ -53,7 +53,7 @@ typedef struct FlLoaderStats {
     double cached_seconds;       ///< of the workers' time (part of stages[FL_STAGE_DECODE].busy)
     int64_t retries;             ///< short reads, EAGAIN, EINTR
     /* decoding */
-    int64_t decoded_cpu, decoded_gpu; ///< pictures
+    int64_t decoded_cpu, decoded_gpu; ///< pictures: by the workers (and by the CPU after all), by the GPU
     int32_t n_workers;
     char codec[64];              ///< name and version of the JPEG codec
     /* pictures of a column that the GPU decodes, left to the CPU: */

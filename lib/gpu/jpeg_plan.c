@@ -19,10 +19,10 @@ static uint32_t div_up(uint64_t a, uint64_t b)
 struct fl_gpu_jpeg_room fl_gpu_jpeg_room_for(uint32_t pics, uint64_t pixels, uint64_t bytes,
                                              int32_t width, int32_t height)
 {
-    const uint64_t all = pics * pixels;
+    const uint64_t all = pics * pixels, all_bytes = pics * (bytes + PAD_BYTES + 32);
     struct fl_gpu_jpeg_room room = {
         .pics = pics,
-        .bytes = (uint32_t)(pics * (bytes + PAD_BYTES + 32)),
+        .bytes = (uint32_t)(all_bytes < UINT32_MAX / 2 ? all_bytes : UINT32_MAX / 2),
         .segments = div_up(all, 384) + 8 * pics, // 64 x 8 pixels, and some shorter ones
         .marks = 2 * div_up(all, 384) + 16 * pics,
         .blocks = div_up(3 * all, 64) + 64 * pics,
