@@ -162,16 +162,22 @@ static int pool_memory(struct fl_pool *p)
     return 0;
 }
 
-void fl_pool_look(struct fl_pool *p)
+void fl_pool_balance(struct fl_pool *p)
 {
+    const uint32_t share = atomic_load_explicit(&p->cpu_share, memory_order_relaxed);
     bool waits = false, ready = false;
 
     for (unsigned i = 0; i < p->n_slots; i++)
         waits |= p->slots[i].out.state == FL_SLOT_FILLED;
     for (unsigned i = 0; p->outputs && i < p->n_outputs; i++)
         ready |= p->outputs[i].state == FL_SLOT_READY;
-    atomic_store_explicit(&p->device_behind, p->device_busy && waits && !ready,
-                          memory_order_relaxed);
+    if (p->device_busy && waits && !ready)
+        atomic_store_explicit(&p->cpu_share,
+                              share + FL_SHARE_STEP < FL_SHARE_MOST ? share + FL_SHARE_STEP
+                                                                    : FL_SHARE_MOST,
+                              memory_order_relaxed);
+    else if (share)
+        atomic_store_explicit(&p->cpu_share, share - FL_SHARE_STEP, memory_order_relaxed);
 }
 
 int fl_pool_open(struct fl_pool **out, const struct fl_settings *settings)

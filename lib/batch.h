@@ -85,12 +85,13 @@ struct fl_pool {
     struct fl_slab rest;         // samples, ids, masks, offsets
     unsigned n_slots, n_outputs; // outputs: n_slots for host batches, device slots otherwise
     struct fl_slot *slots;
-    struct fl_output *outputs;  // device slots; NULL for host batches
-    _Atomic int refs;           // the loader's, and one for each batch that is held
-    unsigned held;              // outputs held by the consumer
-    bool device_busy;           // by its own clocks, nearly all of the time
-    _Atomic bool device_behind; // see fl_pool_look(); a hint to whoever could do the device's work
-    bool poisoned;              // reads of a dead drive may still write here: never unmap
+    struct fl_output *outputs; // device slots; NULL for host batches
+    _Atomic int refs;          // the loader's, and one for each batch that is held
+    unsigned held;             // outputs held by the consumer
+    bool device_busy;          // by its own clocks, nearly all of the time
+    _Atomic uint32_t
+        cpu_share; // of 256 pictures, how many the workers decode in its place: fl_pool_balance()
+    bool poisoned; // reads of a dead drive may still write here: never unmap
     pid_t pid;
     struct fl_device *device;
     /* Device slots: make a stream wait for the content; note one more user; record the event behind
@@ -115,9 +116,12 @@ struct fl_slot *fl_pool_take(struct fl_pool *p, int64_t seq, const struct fl_pla
 uint8_t *fl_slot_row(const struct fl_pool *p, const struct fl_slot *s, unsigned column,
                      int64_t row);
 
-/* Is the device what limits? So it is if it is busy, a filled batch waits for it, and none is ready for the
- * consumer. Under the lock, whenever a state has changed. */
-void fl_pool_look(struct fl_pool *p);
+/* A batch has come out of the device, and is not marked ready yet: is the device what limits? So it is if it
+ * is busy, a filled batch waits for it, and none is ready for the consumer. Then cpu_share grows by a step, else
+ * it shrinks by one. Under the lock. */
+#define FL_SHARE_STEP 8
+#define FL_SHARE_MOST 240 // the device keeps some, so that its speed goes on being measured
+void fl_pool_balance(struct fl_pool *p);
 
 /* A row is over, good or failed (s->err). True: it was the last one, the caller finishes the slot with
  * fl_slot_finish(). Any thread. */

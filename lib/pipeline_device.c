@@ -206,7 +206,6 @@ static void publish(struct fl_pipeline *p, const struct trip *t, int err)
 {
     t->out->ready_at = fl_now_ns();
     t->out->state = err ? FL_SLOT_FREE : FL_SLOT_READY;
-    fl_pool_look(p->pool);
     pthread_cond_broadcast(&p->pool->ready);
 }
 
@@ -224,7 +223,6 @@ static int begin_trip(struct fl_pipeline *p, struct trip *t)
     t->slot->out.state = FL_SLOT_COPYING;
     t->out->state = FL_SLOT_FILLING;
     fl_bad_free(&t->out->bad_rows); // of a batch that a seek dropped
-    fl_pool_look(p->pool);
     p->upload_seq++;
     pthread_mutex_unlock(&p->pool->lock);
     const int64_t t0 = fl_now_ns();
@@ -282,8 +280,10 @@ static int end_trip(struct fl_pipeline *p, struct trip *t)
     fl_meter_add(&p->meters[FL_STAGE_DEVICE].items, 1);
     pthread_mutex_lock(&p->pool->lock);
     measure(p);
-    if (p->gpu)
+    if (p->gpu) {
+        fl_pool_balance(p->pool);
         publish(p, t, err);
+    }
     free_slot(p, t->slot);
     return err == FL_ERR(ECANCELED) ? 0 : err;
 }

@@ -214,11 +214,11 @@ static int check_rows(const struct fl_source *from, const struct fl_sample_field
     return from->row_sums ? fl_entry_check(&f->entries, &f->entry_range, bytes, err) : 0;
 }
 
-/* Has the GPU enough to do, while this processor would have nothing? */
-static bool balance(const struct fl_pipeline *p)
+/* Is this row one of those that the workers decode while the device is behind? 167 is odd: they lie evenly. */
+static bool balance(const struct fl_pipeline *p, const struct fl_sample *s)
 {
     return p->settings->cfg.decode == FL_DECODE_AUTO && p->n_workers &&
-           atomic_load_explicit(&p->pool->device_behind, memory_order_relaxed);
+           (s->row * 167u & 255) < atomic_load_explicit(&p->pool->cpu_share, memory_order_relaxed);
 }
 
 static void leave(struct fl_pipeline *p, enum fl_gpu_left why)
@@ -242,7 +242,7 @@ void fl_gpu_decode_prepare(struct fl_pipeline *p, struct fl_sample *s)
             continue;
         if ((!f->sliced && !f->points) || c->cfg.image.tolerate || !read_header(c, f, h))
             leave(p, FL_GPU_LEFT_KIND);
-        else if (balance(p))
+        else if (balance(p, s))
             leave(p, FL_GPU_LEFT_BALANCE);
         else if (check_rows(&c->from[s->part], f, s->reads[f->read].data, &s->err)) {
             s->err_column = (int)i;

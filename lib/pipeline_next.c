@@ -211,7 +211,6 @@ static int take_next(struct fl_pipeline *p, FlBatch *batch, void *stream, int64_
         return err;
     }
     out->state = FL_SLOT_HELD;
-    fl_pool_look(p->pool);
     p->pool->held++;
     atomic_fetch_add_explicit(&p->pool->refs, 1,
                               memory_order_relaxed); // ours keeps it alive meanwhile

@@ -16,7 +16,6 @@ void fl_work_complete(struct fl_pipeline *p, struct fl_slot *slot)
     pthread_mutex_lock(&pool->lock);
     slot->out.decoded_at = slot->out.ready_at = fl_now_ns();
     slot->out.state = p->device ? FL_SLOT_FILLED : FL_SLOT_READY;
-    fl_pool_look(pool);
     pthread_cond_broadcast(&pool->ready);
     pthread_mutex_unlock(&pool->lock);
 }
