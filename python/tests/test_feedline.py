@@ -162,6 +162,21 @@ def test_bad_samples(bad_set):
         assert sorted(ids(l)) == [i for i in range(N) if i != 7]
 
 
+def test_entry_points(class_set, tmp_path):
+    plain = fl.Dataset(class_set, index_path=tmp_path / "plain.fli")
+    ds = fl.Dataset(class_set, index_path=tmp_path / "index.fli", entry_points=True)
+    assert plain.fields["jpg"]["entry_points"] == 0
+    assert ds.fields["jpg"]["entry_points"] == len(ds) and ds.fields["jpg"]["entry_bytes"] > 0
+
+    def pixels(dataset):
+        with loader(dataset, workers=1) as l:
+            return [np.from_dlpack(b.jpg).copy() for b in l], l.stats()
+
+    (want, _), (got, stats) = pixels(plain), pixels(ds)
+    assert len(got) == len(want) and all((x == y).all() for x, y in zip(got, want))
+    assert stats["decoded_cpu"] >= N and stats["decoded_gpu"] == stats["left_kind"] == 0
+
+
 def test_order_options(tar_set, class_set):
     ds = fl.Dataset(tar_set)
     with loader(ds, subset=np.array([4, 9, 4])) as l:
