@@ -3,11 +3,15 @@
  * the same bytes in the same run, turn by turn.
  * usage: stage_device [batch [side [FILE.json]]]     (256 224) */
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cuda_runtime_api.h>
 
@@ -150,23 +154,79 @@ static void kernels(int64_t batch, int64_t side, int processors)
     free(random);
 }
 
-/* GB/s of copies out of `host`, back to back. */
-static double plain_rate(uint8_t *device, const uint8_t *host, size_t bytes)
-{
-    float ms;
+struct way {
+    const char *name;
+    bool huge, labels;
+    int64_t pause_ns; // before each copy
+    bool load;        // beside threads that write memory, as decoding workers do
+};
 
-    must(cudaEventRecord(from, stream), "record");
-    for (int i = 0; i < REPEATS; i++)
-        must(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream), "copy");
-    must(cudaEventRecord(to, stream), "record");
-    must(cudaEventSynchronize(to), "synchronize");
-    must(cudaEventElapsedTime(&ms, from, to), "elapsed");
-    return (double)REPEATS * (double)bytes / ((double)ms * 1e6);
+/* A thread for each processor but two, writing memory of its own as fast as it can. */
+struct load {
+    pthread_t threads[256];
+    int n;
+    atomic_bool stop;
+};
+
+static void *write_memory(void *arg)
+{
+    struct load *load = arg;
+    const size_t bytes = 4 << 20;
+    uint8_t *memory = malloc(bytes);
+
+    for (int i = 0; memory && !atomic_load(&load->stop); i++)
+        memset(memory, i, bytes);
+    free(memory);
+    return NULL;
+}
+
+static void load_begin(struct load *load)
+{
+    const long n = sysconf(_SC_NPROCESSORS_ONLN) - 2;
+
+    load->n = 0;
+    atomic_store(&load->stop, false);
+    while (load->n < n && load->n < 256 &&
+           !pthread_create(&load->threads[load->n], NULL, write_memory, load))
+        load->n++;
+}
+
+static void load_end(struct load *load)
+{
+    atomic_store(&load->stop, true);
+    for (int i = 0; i < load->n; i++)
+        pthread_join(load->threads[i], NULL);
+}
+
+static void pause_for(int64_t ns)
+{
+    if (ns)
+        nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
+}
+
+/* GB/s of copies out of `host`, back to back or one at a time. */
+static double plain_rate(uint8_t *device, const uint8_t *host, size_t bytes, int64_t pause_ns)
+{
+    const int n = pause_ns ? 1 : REPEATS, rounds = pause_ns ? REPEATS : 1;
+    double sum = 0;
+
+    for (int r = 0; r < rounds; r++) {
+        float ms;
+        pause_for(pause_ns);
+        must(cudaEventRecord(from, stream), "record");
+        for (int i = 0; i < n; i++)
+            must(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream), "copy");
+        must(cudaEventRecord(to, stream), "record");
+        must(cudaEventSynchronize(to), "synchronize");
+        must(cudaEventElapsedTime(&ms, from, to), "elapsed");
+        sum += (double)ms;
+    }
+    return (double)REPEATS * (double)bytes / (sum * 1e6);
 }
 
 /* The same bytes through the stage, all of it: copies, kernels, events, with a consumer that only waits. */
 static double stage_rate(struct fl_device *dev, uint8_t *host, size_t slot, int64_t batch,
-                         bool labels, double *busy)
+                         const struct way *way, double *busy)
 {
     struct fl_device_stats s0, s1;
 
@@ -181,8 +241,9 @@ static double stage_rate(struct fl_device *dev, uint8_t *host, size_t slot, int6
                                            .device_slot = d,
                                            .rows = batch,
                                            .src = { at, at + slot - 4096 - label_bytes },
-                                           .bytes = { 0, labels ? (uint64_t)batch * 8 : 0 },
+                                           .bytes = { 0, way->labels ? (uint64_t)batch * 8 : 0 },
                                            .valid = at + slot - 4096 };
+        pause_for(way->pause_ns);
         if (fl_device_wait_copied(dev, h, INT64_MAX) || fl_device_copy(dev, &job) ||
             fl_device_acquire(dev, d, stream) || fl_device_release(dev, d, stream)) {
             fprintf(stderr, "stage_device: %s\n", fl_last_error()->message);
@@ -196,17 +257,13 @@ static double stage_rate(struct fl_device *dev, uint8_t *host, size_t slot, int6
     return (double)(s1.h2d_bytes - s0.h2d_bytes) / (seconds * 1e9);
 }
 
-struct way {
-    const char *name;
-    bool huge, labels;
-};
-
 static void copies(int64_t batch, int32_t side, const struct way *way)
 {
     static uint32_t table[3][256];
     const size_t bytes = (size_t)batch * (size_t)side * (size_t)side * 3;
     const size_t slot = (bytes + 4095) / 4096 * 4096 + (size_t)(batch + 511) / 512 * 4096 +
                         4096; // labels and the mask in the last pages
+    static struct load load;
     struct fl_device *dev = NULL;
     struct fl_device_cfg cfg = {
         .device = FL_CUDA(0), .n_slots = 2, .n_host_slots = 3, .max_rows = batch, .n_columns = 2
@@ -236,12 +293,16 @@ static void copies(int64_t batch, int32_t side, const struct way *way)
         fprintf(stderr, "stage_device: %s\n", fl_last_error()->message);
         exit(1);
     }
-    stage_rate(dev, host, slot, batch, way->labels, busy);
+    stage_rate(dev, host, slot, batch, way, busy);
+    if (way->load)
+        load_begin(&load);
     for (int r = 0; r < ROUNDS; r++) {
-        plain[r] = plain_rate(device, pinned, bytes);
-        wall[r] = stage_rate(dev, host, slot, batch, way->labels, &busy[r]);
-        slow[r] = plain_rate(device, pageable, bytes);
+        plain[r] = plain_rate(device, pinned, bytes, way->pause_ns);
+        wall[r] = stage_rate(dev, host, slot, batch, way, &busy[r]);
+        slow[r] = plain_rate(device, pageable, bytes, 0);
     }
+    if (way->load)
+        load_end(&load);
     const double p = median(plain, ROUNDS), w = median(wall, ROUNDS), b = median(busy, ROUNDS);
     char name[96];
     printf("%s\nplain pinned copy, %zu bytes  %7.2f GB/s\n", way->name, bytes, p);
@@ -267,9 +328,13 @@ static void copies(int64_t batch, int32_t side, const struct way *way)
 int main(int argc, char **argv)
 {
     const int64_t batch = argc > 1 ? atoll(argv[1]) : 256;
-    static const struct way ways[] = { { "pictures, huge pages", true, false },
-                                       { "pictures and labels, huge pages", true, true },
-                                       { "pictures and labels, small pages", false, true } };
+    static const struct way ways[] = {
+        { "pictures, huge pages", true, false, 0, false },
+        { "pictures and labels, huge pages", true, true, 0, false },
+        { "pictures and labels, small pages", false, true, 0, false },
+        { "pictures and labels, one at a time after 10 ms", true, true, 10000000, false },
+        { "pictures and labels, beside threads that write memory", true, true, 0, true },
+    };
     const int32_t side = argc > 2 ? atoi(argv[2]) : 224;
     int processors = 0;
 

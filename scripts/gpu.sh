@@ -100,19 +100,21 @@ photos_ready() {
     photos=$work/photos
     "$feedline" synth "$photos" --count 400 --classes 1 --quiet
 }
+# make_shards TO SHARD_OPTION INDEX_OPTION: the options may be empty
 make_shards() {
-    "$feedline" shard "$photos" "$work/one" --quiet || return
-    local pictures tar copy
-    pictures=$(tar tf "$work"/one/*.tar | grep -c '\.jpg$')
-    mkdir "$work/shards"
+    local to=$1 pictures tar copy
+    rm -rf "$work/one"
+    "$feedline" shard "$photos" "$work/one" --quiet $2 || return
+    pictures=$(tar tf "$work"/one/*.tar | grep -ci '\.jpe\?g$')
+    mkdir "$to"
     for ((copy = 100; (copy - 100) * pictures < 24000; copy++)); do
-        for tar in "$work"/one/*.tar; do cp "$tar" "$work/shards/$copy-${tar##*/}"; done
+        for tar in "$work"/one/*.tar; do cp "$tar" "$to/$copy-${tar##*/}"; done
     done
-    "$feedline" index "$work/shards" --quiet
-    "$feedline" inspect "$work/shards"
+    "$feedline" index "$to" --quiet $3
+    "$feedline" inspect "$to"
 }
 shards_ready() {
-    [ -e "$work/shards/index.fli" ] || { photos_ready && lines=6 step shards 120 make_shards; }
+    [ -e "$work/shards/index.fli" ] || { photos_ready && lines=6 step shards 120 make_shards "$work/shards" '' ''; }
 }
 
 wanted stage && step kernels_and_copies 60 "$build/bench/stage_device" 256 224 "$out/kernels_and_copies.json"
@@ -127,11 +129,11 @@ if wanted jpeg && photos_ready; then
             threads=2 lanes=3 batch=256 -- threads=2 lanes=3 batch=1024 -- lanes=1 batch=256
 fi
 
-# bench NAME OPTION...
+# bench NAME OPTION...: on the set in $set
 bench() {
     local name=$1
     shift
-    lines=14 step "$name" 60 "$feedline" bench "$work/shards" --device "$device" --dtype bf16 --layout nhwc --warmup 20 \
+    lines=14 step "$name" 60 "$feedline" bench "${set:-$work/shards}" --device "$device" --dtype bf16 --layout nhwc --warmup 20 \
         --save "$out/$name.json" "$@"
 }
 if { wanted loader || wanted cold || wanted doctor; } && ! shards_ready; then
@@ -149,6 +151,15 @@ if wanted loader; then
     bench auto --decode auto --seconds 5
     bench gpu_resnet50_steps --decode gpu --seconds 5 --step-ms 38.5
     bench gpu_resnet18_steps --decode gpu --seconds 5 --step-ms 14.5
+    # The same photos as they are, with entry points in the index.
+    if lines=4 step unmodified 120 make_shards "$work/unmodified" --no-slice --entry-points; then
+        cat "$work"/unmodified/*.tar >/dev/null
+        set=$work/unmodified
+        bench unmodified_cpu --decode cpu --seconds 4
+        bench unmodified_gpu --decode gpu --seconds 4
+        unset set
+    fi
+    rm -rf "$work/unmodified"
 fi
 # The drive's rate drifts, so each run is followed by plain reads of the same size.
 if wanted cold; then

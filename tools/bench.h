@@ -52,6 +52,7 @@ struct bench_result {
     struct bench_gpu_report gpu; // by the GPU's own clock; all 0 for host batches
     struct bench_gpu_info gpu_info;
     double plain_copy;   // GB/s of pinned memory to the device, in pieces of what a batch copied
+    double single_copy;  // the same, as seldom as the batches came
     struct drive drive;  // reads of the size that the loader's were; files 0: not asked for
     FlLoaderStats stats; // of the measured part: counters and times are differences
 };

@@ -75,6 +75,12 @@ static void sentence(const struct bench *b, const struct bench_result *r, char *
                 : "");
         break;
     case FL_STAGE_DEVICE:
+        if (s->decoded_gpu > 0) {
+            snprintf(out, size,
+                     "Decoding on the GPU limits: the loader's kernels ran %.0f%% of the time.",
+                     r->seconds > 0 ? 100 * s->kernel_seconds / r->seconds : 0);
+            break;
+        }
         snprintf(out, size,
                  "The copy to the device limits: it was busy %.0f%% of the time, moving %s/s.",
                  busy, cli_bytes(rate, per_second((double)l->bytes, r)));
@@ -167,8 +173,10 @@ static void print_gpu(const struct bench *b, const struct bench_result *r)
                "waits between steps", r->gpu.idle * 1e3, r->gpu.longest * 1e3,
                r->gpu.busy * 1e3 / (double)r->gpu.steps, r->gpu.step * 1e3);
     if (copies_timed(r))
-        printf("%-22s %.2f GB/s while they ran, %.3f of a plain pinned copy (%.2f GB/s)\n",
+        printf("%-22s %.2f GB/s while they ran: %.3f of plain pinned copies as seldom (%.2f GB/s), "
+               "%.3f of such back to back (%.2f)\n",
                "copies to the device", copy_rate(r),
+               r->single_copy > 0 ? copy_rate(r) / r->single_copy : 0, r->single_copy,
                r->plain_copy > 0 ? copy_rate(r) / r->plain_copy : 0, r->plain_copy);
     else
         printf("%-22s %.2f GB/s on average, compressed pictures included\n", "bytes to the device",
@@ -333,6 +341,7 @@ static void json_figures(struct json *j, const struct bench *b, const struct ben
         if (copies_timed(r))
             json_real(j, "copy_gb_per_second", copy_rate(r));
         json_real(j, "plain_copy_gb_per_second", r->plain_copy);
+        json_real(j, "single_copy_gb_per_second", r->single_copy);
         json_real(j, "gpu_kernel_seconds", s->kernel_seconds);
         json_real(j, "gpu_kernel_share", r->seconds > 0 ? s->kernel_seconds / r->seconds : 0);
     }

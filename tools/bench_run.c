@@ -13,10 +13,10 @@ struct run {
     const struct bench *b;
     struct bench_result *r;
     FlLoader *loader;
-    struct bench_gpu *gpu; // NULL for batches in host memory
-    void *stream;          // the consumer's, NULL for the same
-    FlLoaderStats begin;   // at the end of the warm-up
-    double opened, began;  // now() scale
+    struct bench_gpu *gpu;       // NULL for batches in host memory
+    void *stream;                // the consumer's, NULL for the same
+    FlLoaderStats begin;         // at the end of the warm-up
+    double opened, first, began; // now() scale; first: the first batch was there
     double cpu_at_begin, shown_at;
     int64_t drive_at_begin;
     int64_t warmup_left;
@@ -102,7 +102,7 @@ static void show(struct run *run)
 /* A warm-up takes a quarter of a run of so many seconds at most: slow machines, large batches. */
 static bool long_warmup(const struct run *run)
 {
-    return run->b->seconds > 0 && now() - run->opened > run->b->seconds / 4;
+    return run->b->seconds > 0 && now() - run->first > run->b->seconds / 4;
 }
 
 /* Take one batch, use it, give it back. Returns 0, FL_EPOCH_END or an error. */
@@ -114,8 +114,10 @@ static int take(struct run *run)
 
     if (err)
         return err;
-    if (r->first_batch == 0)
-        r->first_batch = now() - run->opened;
+    if (r->first_batch == 0) {
+        run->first = now();
+        r->first_batch = run->first - run->opened;
+    }
     if (run->gpu)
         bench_gpu_step(run->gpu); // put on the stream: only batches and the GPU can make it wait
     else
@@ -143,11 +145,12 @@ static int drop_cache(const struct bench *b)
 static int consume(struct run *run)
 {
     const struct bench *b = run->b;
+    const struct bench_result *r = run->r;
     int err = 0;
 
     // One batch at least, however slow the machine is.
     while (!bench_interrupted() &&
-           (b->seconds == 0 || run->r->batches == 0 || now() - run->opened < b->seconds)) {
+           (b->seconds == 0 || r->batches == 0 || now() - run->first < b->seconds)) {
         err = take(run);
         if (err < 0)
             return cli_last_error("bench");
@@ -225,13 +228,21 @@ static void finish(struct run *run)
     subtract(&r->stats, &run->begin);
 }
 
-/* What the same bytes would need without us, on the same machine a moment later. */
+/* What the same bytes would need without us, on the same machine a moment later: back to back, and as seldom as the
+ * batches came, since a link that has slept begins slowly. */
 static void compare_copy(struct run *run)
 {
-    const FlStageStats *s = &run->r->stats.stages[FL_STAGE_DEVICE];
+    struct bench_result *r = run->r;
+    const FlStageStats *s = &r->stats.stages[FL_STAGE_DEVICE];
 
-    if (run->gpu && s->items > 0)
-        run->r->plain_copy = bench_gpu_copy(run->gpu, (size_t)(s->bytes / (uint64_t)s->items), 1);
+    if (!run->gpu || s->items <= 0)
+        return;
+    const size_t bytes = (size_t)(s->bytes / (uint64_t)s->items);
+    const double idle = (r->seconds - r->stats.h2d_seconds) / (double)s->items;
+    r->plain_copy = bench_gpu_copy(run->gpu, bytes, 1, 0);
+    r->single_copy = r->plain_copy;
+    if (idle > 0)
+        r->single_copy = bench_gpu_copy(run->gpu, bytes, 1, idle < 0.04 ? idle : 0.04);
 }
 
 /* The drive a moment later, asked for as much at a time as the loader asked for. */

@@ -116,7 +116,7 @@ void doctor_look_at_gpu(struct doctor_gpu *g, int ordinal)
     g->cuda_runtime = info.runtime;
     g->memory = info.memory;
     g->memory_free = info.memory_free;
-    g->pinned = bench_gpu_copy(gpu, batch, 1);
-    g->pageable = bench_gpu_copy(gpu, batch, 0);
+    g->pinned = bench_gpu_copy(gpu, batch, 1, 0);
+    g->pageable = bench_gpu_copy(gpu, batch, 0, 0);
     bench_gpu_close(&gpu);
 }

@@ -144,17 +144,17 @@ static void print_sentence(const struct doctor *d)
                  d->jpeg.share > 0.5 ? "what goes before and into decoding on the GPU"
                                      : "decoding on the processors and the GPU");
     }
-    if (d->drive.rate > 0 && d->jpeg.bytes > 0 && d->drive.rate / d->jpeg.bytes < most) {
-        most = d->drive.rate / d->jpeg.bytes;
-        snprintf(by, sizeof(by), "the drive, when the data is not in memory");
-    }
     if (d->gpu.cuda && d->gpu.pinned > 0 &&
-        d->gpu.pinned * 1e9 / (DOCTOR_SIDE * DOCTOR_SIDE * 3) < most) {
+        d->gpu.pinned * 1e9 / (DOCTOR_SIDE * DOCTOR_SIDE * 3) < most && d->jpeg.share <= 0.5) {
         most = d->gpu.pinned * 1e9 / (DOCTOR_SIDE * DOCTOR_SIDE * 3);
         snprintf(by, sizeof(by), "copies to the GPU");
     }
-    char text[32];
-    printf("\nThis machine can feed about %s images/s, limited by %s.\n", roughly(text, most), by);
+    char text[32], cold[32];
+    printf("\nThis machine can feed about %s images/s, limited by %s", roughly(text, most), by);
+    if (d->drive.rate > 0 && d->jpeg.bytes > 0 && d->drive.rate / d->jpeg.bytes < most)
+        printf(" when the data is in memory; from the drive about %s",
+               roughly(cold, d->drive.rate / d->jpeg.bytes));
+    printf(".\n");
 }
 
 void doctor_print(const struct doctor *d)

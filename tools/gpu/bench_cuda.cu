@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cuda_runtime.h>
 
@@ -13,6 +14,8 @@
 #define KERNEL_MS 0.25
 #define RING 256 // steps under way; a power of two
 #define ROUNDS 5
+#define ROUNDS_MOST 25 // of single copies
+#define HOST_BUFFERS 3 // as many as a loader has host slots
 
 struct bench_gpu {
     int ordinal;
@@ -20,6 +23,7 @@ struct bench_gpu {
     cudaStream_t stream;
     cudaEvent_t start[RING], end[RING];
     float *sink;
+    unsigned turn; // of copies
     int grid, loops, kernels;    // of one kernel, of one step
     int64_t begun, read;         // steps, since bench_gpu_begin()
     cudaEvent_t first, previous; // begin of the first step, end of the last one that was read
@@ -179,6 +183,22 @@ void bench_gpu_end(struct bench_gpu *g, struct bench_gpu_report *report)
     *report = g->report;
 }
 
+/* Seconds of n copies back to back, out of one buffer after the other. */
+static double copy_once(struct bench_gpu *g, void *device, const uint8_t *host, size_t bytes, int n)
+{
+    static const int buffers = HOST_BUFFERS;
+    float ms = 0;
+
+    cudaEventRecord(g->first, g->stream);
+    for (int i = 0; i < n; i++)
+        cudaMemcpyAsync(device, host + (size_t)(g->turn++ % buffers) * bytes, bytes,
+                        cudaMemcpyHostToDevice, g->stream);
+    cudaEventRecord(g->previous, g->stream);
+    cudaEventSynchronize(g->previous);
+    cudaEventElapsedTime(&ms, g->first, g->previous);
+    return (double)ms * 1e-3;
+}
+
 static int ascending(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -186,37 +206,38 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Seconds of enough copies to take some milliseconds. */
-static double copy_once(struct bench_gpu *g, void *device, const void *host, size_t bytes, int n)
+/* Median GB/s of rounds of n copies, each after a pause. */
+static double copy_rate(struct bench_gpu *g, void *device, const uint8_t *host, size_t bytes,
+                        int n, int rounds, double pause)
 {
-    float ms = 0;
+    double rates[ROUNDS_MOST] = { 0 };
+    struct timespec t = { (time_t)pause, (long)((pause - (double)(time_t)pause) * 1e9) };
 
-    cudaEventRecord(g->first, g->stream);
-    for (int i = 0; i < n; i++)
-        cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, g->stream);
-    cudaEventRecord(g->previous, g->stream);
-    cudaEventSynchronize(g->previous);
-    cudaEventElapsedTime(&ms, g->first, g->previous);
-    return (double)ms * 1e-3;
+    copy_once(g, device, host, bytes, HOST_BUFFERS);
+    for (int r = 0; r < rounds; r++) {
+        if (pause > 0)
+            nanosleep(&t, NULL);
+        const double seconds = copy_once(g, device, host, bytes, n);
+        rates[r] = seconds > 0 ? (double)bytes * n / (seconds * 1e9) : 0;
+    }
+    qsort(rates, (size_t)rounds, sizeof(rates[0]), ascending);
+    return rates[rounds / 2];
 }
 
-double bench_gpu_copy(struct bench_gpu *g, size_t bytes, int pinned)
+double bench_gpu_copy(struct bench_gpu *g, size_t bytes, int pinned, double pause)
 {
-    const int n = (int)(((size_t)256 << 20) / (bytes ? bytes : 1)) + 1;
+    const int n = pause > 0 ? 1 : (int)(((size_t)256 << 20) / (bytes ? bytes : 1)) + 1;
     void *device = NULL, *host = NULL;
-    double rates[ROUNDS] = { 0 };
+    double rate = 0;
 
     if (pinned)
-        cudaHostAlloc(&host, bytes, 0);
+        cudaHostAlloc(&host, HOST_BUFFERS * bytes, 0);
     else
-        host = malloc(bytes);
+        host = malloc(HOST_BUFFERS * bytes);
     if (host && cudaMalloc(&device, bytes) == cudaSuccess) {
-        memset(host, 1, bytes);
-        copy_once(g, device, host, bytes, 1);
-        for (int r = 0; r < ROUNDS; r++) {
-            const double seconds = copy_once(g, device, host, bytes, n);
-            rates[r] = seconds > 0 ? (double)bytes * n / (seconds * 1e9) : 0;
-        }
+        memset(host, 1, HOST_BUFFERS * bytes);
+        rate = copy_rate(g, device, (const uint8_t *)host, bytes, n,
+                         pause > 0 ? ROUNDS_MOST : ROUNDS, pause);
     }
     (void)cudaGetLastError();
     cudaFree(device);
@@ -224,8 +245,7 @@ double bench_gpu_copy(struct bench_gpu *g, size_t bytes, int pinned)
         cudaFreeHost(host);
     else
         free(host);
-    qsort(rates, ROUNDS, sizeof(rates[0]), ascending);
-    return rates[ROUNDS / 2];
+    return rate;
 }
 
 void bench_gpu_info(const struct bench_gpu *g, struct bench_gpu_info *info)

@@ -47,9 +47,10 @@ void bench_gpu_begin(struct bench_gpu *gpu);
 /* Wait for the steps under way, then report those since begin. */
 void bench_gpu_end(struct bench_gpu *gpu, struct bench_gpu_report *report);
 
-/* GB/s of plain copies of `bytes` to the device, back to back, out of memory that the driver pinned, or out of
- * pageable memory. Median of a few rounds; 0: not enough memory. */
-double bench_gpu_copy(struct bench_gpu *gpu, size_t bytes, int pinned);
+/* GB/s of plain copies of `bytes` to the device, out of memory that the driver pinned, or out of pageable memory: back
+ * to back, or one at a time after a pause of so many seconds, in which the link falls asleep. Median; 0: not enough
+ * memory. */
+double bench_gpu_copy(struct bench_gpu *gpu, size_t bytes, int pinned, double pause);
 
 void bench_gpu_info(const struct bench_gpu *gpu, struct bench_gpu_info *info);
 

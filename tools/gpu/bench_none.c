@@ -37,8 +37,9 @@ void bench_gpu_end(struct bench_gpu *gpu, struct bench_gpu_report *report)
     *report = (struct bench_gpu_report){ 0 };
 }
 
-double bench_gpu_copy(struct bench_gpu *gpu, size_t bytes, int pinned)
+double bench_gpu_copy(struct bench_gpu *gpu, size_t bytes, int pinned, double pause)
 {
+    (void)pause;
     (void)gpu;
     (void)bytes;
     (void)pinned;
