@@ -97,15 +97,15 @@ static void kernels(int64_t batch, int64_t side, int processors)
         FlLayout layout;
         bool compute;
     } cases[] = {
-        { "bfloat16 NHWC, computed ", FL_BF16, FL_NHWC, true },
+        { "bfloat16 NHWC, computed", FL_BF16, FL_NHWC, true },
         { "bfloat16 NHWC, looked up", FL_BF16, FL_NHWC, false },
-        { "bfloat16 NCHW, computed ", FL_BF16, FL_NCHW, true },
+        { "bfloat16 NCHW, computed", FL_BF16, FL_NCHW, true },
         { "bfloat16 NCHW, looked up", FL_BF16, FL_NCHW, false },
-        { "float32  NHWC, computed ", FL_F32, FL_NHWC, true },
-        { "float32  NHWC, looked up", FL_F32, FL_NHWC, false },
-        { "float32  NCHW, computed ", FL_F32, FL_NCHW, true },
-        { "float32  NCHW, looked up", FL_F32, FL_NCHW, false },
-        { "uint8    NCHW           ", FL_U8, FL_NCHW, false },
+        { "float32 NHWC, computed", FL_F32, FL_NHWC, true },
+        { "float32 NHWC, looked up", FL_F32, FL_NHWC, false },
+        { "float32 NCHW, computed", FL_F32, FL_NCHW, true },
+        { "float32 NCHW, looked up", FL_F32, FL_NCHW, false },
+        { "uint8 NCHW", FL_U8, FL_NCHW, false },
     };
     const size_t in = ((size_t)(batch * side * side * 3) + 511) / 512 * 512;
     const int sets = (int)(((size_t)1 << 30) / in) + 2;
@@ -143,8 +143,8 @@ static void kernels(int64_t batch, int64_t side, int processors)
         for (int r = 0; r < ROUNDS; r++)
             us[r] = time_kernel(&k);
         const double t = median(us, ROUNDS), rate = (double)(k.in + k.out) / (t * 1e3);
-        printf("normalise to %s %7.1f us  %7.0f GB/s  %.2f of the copy\n", cases[c].name, t, rate,
-               rate / ceiling);
+        printf("normalise to %-23s %7.1f us  %7.0f GB/s  %.2f of the copy\n", cases[c].name, t,
+               rate, rate / ceiling);
         snprintf(name, sizeof(name), "%s us", cases[c].name);
         figures_add(&figures, name, t);
     }

@@ -160,7 +160,7 @@ static size_t load_plain(struct set *s, struct case_picture *p, struct fl_direct
     return made.blob.len;
 }
 
-static struct set load(const char *path)
+static struct set load(const char *path, bool pinned)
 {
     struct set s = { 0 };
     struct fl_slicer *const slicer = fl_slicer_new();
@@ -169,7 +169,10 @@ static struct set load(const char *path)
     size_t len, at = 0, points = 0, index = 0;
     uint8_t *const file = slurp(path, &len);
 
-    CHECK(cudaHostAlloc((void **)&s.bytes, len + 64, cudaHostAllocPortable));
+    if (pinned)
+        CHECK(cudaHostAlloc((void **)&s.bytes, len + 64, cudaHostAllocPortable));
+    else
+        s.bytes = need(len + 64);
     memcpy(s.bytes, file, len);
     free(file);
     s.size = len;
@@ -255,7 +258,7 @@ static struct fl_gpu_jpeg_cfg config(uint32_t batch, FlDtype dtype, const void *
 /* What a crop needs of its picture as an ordinary smaller JPEG, in the format of pack(). */
 static int cut(const char *path, const char *to, uint32_t n)
 {
-    const struct set set = load(path);
+    const struct set set = load(path, false);
     FILE *const out = fopen(to, "wb");
     uint64_t pixels = 0, bytes = 0;
 
@@ -375,7 +378,7 @@ static uint32_t decode_batch(struct fl_gpu_jpeg *dec, const struct set *set, uin
 
 static int check(const char *path, uint32_t total)
 {
-    const struct set set = load(path);
+    const struct set set = load(path, true);
     const uint32_t batch = 256;
     uint8_t *const host = need((size_t)batch * SIDE * SIDE * 3);
     uint32_t bad = 0, flagged = 0, done = 0;
@@ -413,7 +416,7 @@ static int check(const char *path, uint32_t total)
 
 static int damage(const char *path, uint32_t total)
 {
-    const struct set set = load(path);
+    const struct set set = load(path, true);
     const uint32_t batch = 64;
     struct fl_gpu_jpeg_cfg cfg = config(batch, FL_U8, NULL);
     uint8_t *const host = need((size_t)batch * SIDE * SIDE * 3);
@@ -716,7 +719,7 @@ static int time_it(const char *path, int argc, char **argv)
             fputc('[', saved);
     }
     if (!set.n)
-        set = load(path);
+        set = load(path, true);
     for (int i = 0; i < 3 * 256; i++)
         table[i] = (uint16_t)case_hash((uint32_t)i);
     for (uint32_t i = 0; i < o.threads; i++) {
