@@ -23,7 +23,7 @@ struct bench_gpu {
     cudaStream_t stream;
     cudaEvent_t start[RING], end[RING];
     float *sink;
-    unsigned turn; // of copies
+    unsigned turn;               // of copies
     int grid, loops, kernels;    // of one kernel, of one step
     int64_t begun, read;         // steps, since bench_gpu_begin()
     cudaEvent_t first, previous; // begin of the first step, end of the last one that was read
@@ -207,8 +207,8 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Median GB/s of rounds of n copies, each after a pause. */
-static double copy_rate(struct bench_gpu *g, void *device, const uint8_t *host, size_t bytes,
-                        int n, int rounds, double pause)
+static double copy_rate(struct bench_gpu *g, void *device, const uint8_t *host, size_t bytes, int n,
+                        int rounds, double pause)
 {
     double rates[ROUNDS_MOST] = { 0 };
     struct timespec t = { (time_t)pause, (long)((pause - (double)(time_t)pause) * 1e9) };
