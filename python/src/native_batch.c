@@ -252,6 +252,15 @@ static int use_stream(struct native_state *st, struct tensor *t, PyObject *strea
     return 0;
 }
 
+static int two_ints(PyObject *pair, const char *what, int *first, int *second)
+{
+    if (!PyTuple_Check(pair)) {
+        PyErr_Format(PyExc_TypeError, "%s is a pair of integers", what);
+        return -1;
+    }
+    return PyArg_ParseTuple(pair, "ii", first, second) ? 0 : -1;
+}
+
 static int check_request(struct tensor *t, PyObject *dl_device, PyObject *copy)
 {
     int type, id;
@@ -262,7 +271,7 @@ static int check_request(struct tensor *t, PyObject *dl_device, PyObject *copy)
     }
     if (dl_device == Py_None)
         return 0;
-    if (!PyArg_ParseTuple(dl_device, "ii", &type, &id))
+    if (two_ints(dl_device, "dl_device", &type, &id))
         return -1;
     if (type != (t->device.type == FL_DEVICE_CUDA ? DL_CUDA : DL_CPU) || id != t->device.ordinal) {
         PyErr_SetString(PyExc_BufferError,
@@ -285,7 +294,7 @@ static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     }
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO", keys, &stream, &version, &device,
                                      &copy) ||
-        (version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) ||
+        (version != Py_None && two_ints(version, "max_version", &major, &minor)) ||
         check_request(t, device, copy) || use_stream(native_state_of(self), t, stream))
         return NULL;
     return export_tensor(t, major >= DL_MAJOR);

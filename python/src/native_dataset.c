@@ -99,13 +99,12 @@ static PyObject *dataset_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     Py_BEGIN_ALLOW_THREADS err = fl_dataset_open(&ds, path, &opt);
     Py_END_ALLOW_THREADS PyMem_Free(names);
     self->ds = ds;
-    if (err) {
-        if (!PyErr_Occurred())
-            native_raise(st);
-        Py_DECREF(self);
-        return NULL;
-    }
-    return (PyObject *)self;
+    if (!err && !PyErr_Occurred())
+        return (PyObject *)self;
+    if (!PyErr_Occurred())
+        native_raise(st);
+    Py_DECREF(self);
+    return NULL;
 }
 
 static void dataset_dealloc(PyObject *object)
@@ -122,15 +121,13 @@ static void dataset_dealloc(PyObject *object)
 static PyObject *dataset_close(PyObject *self, PyObject *unused)
 {
     struct dataset *d = (struct dataset *)self;
-    const int closed = native_gate_close(&d->gate);
 
     (void)unused;
-    if (closed < 0) {
-        PyErr_SetString(PyExc_RuntimeError, "another thread is reading from this dataset");
-        return NULL;
-    }
-    if (closed)
+    if (native_gate_close(&d->gate)) {
+        Py_BEGIN_ALLOW_THREADS native_gate_wait(&d->gate);
         fl_dataset_close(&d->ds);
+        Py_END_ALLOW_THREADS
+    }
     Py_RETURN_NONE;
 }
 

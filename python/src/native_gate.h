@@ -3,39 +3,52 @@
 #ifndef FL_PYTHON_NATIVE_GATE_H
 #define FL_PYTHON_NATIVE_GATE_H
 
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <time.h>
 
-/* Calls inside; INT_MIN / 2 and above, but below 0: closed. Zero is open and empty. */
+#define NATIVE_GATE_CLOSED 0x80000000u
+
+/* Calls inside, and whether it is closed. Zero is open and empty. */
 struct native_gate {
-    _Atomic int n;
+    _Atomic unsigned n;
 };
+
+static inline void native_gate_leave(struct native_gate *g)
+{
+    atomic_fetch_sub_explicit(&g->n, 1,
+                              memory_order_release); // with the acquire of native_gate_wait
+}
 
 /* False: closed. */
 static inline bool native_gate_enter(struct native_gate *g)
 {
     // Acquire: what open wrote is seen; a call that finds it closed takes its step back.
-    if (atomic_fetch_add_explicit(&g->n, 1, memory_order_acquire) >= 0)
+    if (!(atomic_fetch_add_explicit(&g->n, 1, memory_order_acquire) & NATIVE_GATE_CLOSED))
         return true;
-    atomic_fetch_sub_explicit(&g->n, 1, memory_order_relaxed);
+    native_gate_leave(g);
     return false;
 }
 
-static inline void native_gate_leave(struct native_gate *g)
+static inline bool native_gate_closed(struct native_gate *g)
 {
-    atomic_fetch_sub_explicit(&g->n, 1, memory_order_release); // with the acquire of close
+    return atomic_load_explicit(&g->n, memory_order_relaxed) & NATIVE_GATE_CLOSED;
 }
 
-/* 1: closed by this call; 0: was closed already; -1: calls are inside. */
-static inline int native_gate_close(struct native_gate *g)
+/* False: it was closed already. Nobody enters from now on; who is inside leaves when it looks. */
+static inline bool native_gate_close(struct native_gate *g)
 {
-    int none = 0;
+    const unsigned old = atomic_fetch_or_explicit(&g->n, NATIVE_GATE_CLOSED, memory_order_acq_rel);
+    return !(old & NATIVE_GATE_CLOSED);
+}
 
-    if (atomic_compare_exchange_strong_explicit(&g->n, &none, INT_MIN / 2, memory_order_acq_rel,
-                                                memory_order_acquire))
-        return 1;
-    return none < 0 ? 0 : -1;
+/* Closed: until the last call has left. Without the interpreter's lock, which those inside may need. */
+static inline void native_gate_wait(struct native_gate *g)
+{
+    const struct timespec pause = { .tv_nsec = 1000000 };
+
+    while (atomic_load_explicit(&g->n, memory_order_acquire) != NATIVE_GATE_CLOSED)
+        nanosleep(&pause, NULL);
 }
 
 #endif

@@ -143,22 +143,20 @@ static void loader_dealloc(PyObject *object)
 static PyObject *loader_close(PyObject *self, PyObject *unused)
 {
     struct loader *l = (struct loader *)self;
-    const int closed = native_gate_close(&l->gate);
 
     (void)unused;
-    if (closed < 0) {
-        PyErr_SetString(PyExc_RuntimeError, "another thread is waiting for a batch of this loader");
-        return NULL;
+    if (native_gate_close(&l->gate)) {
+        Py_BEGIN_ALLOW_THREADS native_gate_wait(&l->gate); // a wait in next() ends within a slice
+        Py_END_ALLOW_THREADS close_loader(l);
     }
-    if (closed)
-        close_loader(l);
     Py_RETURN_NONE;
 }
 
-/* Wait without the interpreter's lock, in slices between which signals are looked at. EAGAIN: the time is
- * over; or an exception is set. */
-static int wait_next(FlLoader *l, FlBatch *batch, void *stream, long long timeout_ms)
+/* Wait without the interpreter's lock, in slices between which signals and close() are looked at. EAGAIN: the
+ * time is over, or the loader is being closed, or an exception is set. */
+static int wait_next(struct loader *self, FlBatch *batch, void *stream, long long timeout_ms)
 {
+    FlLoader *l = self->loader;
     long long slice = 0;
     int err;
 
@@ -166,7 +164,8 @@ static int wait_next(FlLoader *l, FlBatch *batch, void *stream, long long timeou
         slice = timeout_ms < 0 || timeout_ms > SLICE_MS ? SLICE_MS : timeout_ms;
         Py_BEGIN_ALLOW_THREADS err = fl_loader_next_timeout(l, batch, stream, slice);
         Py_END_ALLOW_THREADS if (timeout_ms >= 0) timeout_ms -= slice;
-    } while (err == FL_ERR(EAGAIN) && !PyErr_CheckSignals() && timeout_ms);
+    } while (err == FL_ERR(EAGAIN) && !PyErr_CheckSignals() && timeout_ms &&
+             !native_gate_closed(&self->gate));
     return err;
 }
 
@@ -180,10 +179,10 @@ static PyObject *loader_next(PyObject *self, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "K|L", &stream, &timeout_ms))
         return NULL;
-    FlLoader *l = enter(self);
-    if (!l)
+    if (!enter(self))
         return NULL;
-    const int err = wait_next(l, &batch, (void *)(uintptr_t)stream, timeout_ms);
+    const int err = wait_next((struct loader *)self, &batch, (void *)(uintptr_t)stream, timeout_ms);
+    const bool closed = native_gate_closed(&((struct loader *)self)->gate);
     leave(self);
     if (PyErr_Occurred()) {
         if (!err)
@@ -192,6 +191,10 @@ static PyObject *loader_next(PyObject *self, PyObject *args)
     }
     if (err == FL_EPOCH_END)
         Py_RETURN_NONE;
+    if (err == FL_ERR(EAGAIN) && closed) {
+        PyErr_SetString(PyExc_ValueError, "the loader was closed by another thread");
+        return NULL;
+    }
     if (err == FL_ERR(EAGAIN)) {
         PyErr_SetString(PyExc_TimeoutError, "no batch was ready in time");
         return NULL;
