@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C library's API, as the package uses it. Its users are the modules beside it; see these for what it means."""
 
-
 from typing import Any, Callable, Final, final
 
-Log = Callable[[int, str], object]
-Progress = Callable[[dict[str, Any]], object]
-PartTuple = tuple["Dataset", float, bytes | None, bytes | None]
-ColumnTuple = tuple[str, str, dict[str, Any], bool]
+_Log = Callable[[int, str], object]
+_Progress = Callable[[dict[str, Any]], object]
+_Part = tuple["Dataset", float, bytes | None, bytes | None]
+_Column = tuple[str, str, dict[str, Any], bool]
 
 __version__: Final[str]
 
 def set_error_factory(function: Callable[..., BaseException], /) -> None: ...
 def build_info() -> str: ...
-def index_build(path: str, progress: Progress | None = None, /) -> None: ...
+def index_build(path: str, progress: _Progress | None = None, /) -> None: ...
 def shard(
     source: Dataset, target: str, shard_bytes: int, seed: int, shuffle: bool, slice: bool, overwrite: bool,
-    threads: int, max_side: int, quality: int, progress: Progress | None = None, /,
+    threads: int, max_side: int, quality: int, progress: _Progress | None = None, /,
 ) -> dict[str, int]: ...
 
+@final
 class Dataset:
     def __new__(
         cls, path: str, require_index: bool = False, index_path: str | None = None, index_cache: int = 0,
         classes: list[str] | None = None, allow_empty_classes: bool = False, keep_sidecars: bool = False,
-        entry_points: bool = False, log: Log | None = None, progress: Progress | None = None,
+        entry_points: bool = False, log: _Log | None = None, progress: _Progress | None = None,
     ) -> Dataset: ...
     def close(self) -> None: ...
     def info(self) -> dict[str, Any]: ...
@@ -35,7 +35,7 @@ class Dataset:
 @final
 class Loader:
     def __new__(
-        cls, parts: list[PartTuple], settings: dict[str, Any], columns: list[ColumnTuple], log: Log | None = None,
+        cls, parts: list[_Part], settings: dict[str, Any], columns: list[_Column], log: _Log | None = None,
         evaluation: bool = False,
     ) -> Loader: ...
     def close(self) -> None: ...

@@ -47,7 +47,7 @@ def _device(device: Any) -> tuple[int, int]:
     return (0, 0) if kind == "cpu" else (1, int(number or 0))
 
 
-def _integers(values: Integers | None) -> bytes | None:
+def _integers(values: Any) -> bytes | None:
     """Sample numbers as int64 in memory; numpy and torch arrays go without a Python loop."""
     if values is None:
         return None
@@ -60,7 +60,7 @@ def _integers(values: Integers | None) -> bytes | None:
     return array.array("q", values).tobytes()
 
 
-def _doubles(values: Numbers) -> bytes:
+def _doubles(values: Any) -> bytes:
     if hasattr(values, "astype"):
         return bytes(values.astype("float64").tobytes())
     return array.array("d", [float(v) for v in values]).tobytes()
@@ -74,7 +74,7 @@ class Part:
         self.dataset, self.weight, self.subset = dataset, float(weight), subset
         self.exclude = None if exclude is None else sorted(exclude)
 
-    def _native(self) -> _native.PartTuple:
+    def _native(self) -> tuple[_native.Dataset, float, bytes | None, bytes | None]:
         return (self.dataset._native, self.weight, _integers(self.subset), _integers(self.exclude))
 
 
@@ -180,7 +180,7 @@ class Loader:
         **more_columns: Column,
     ) -> None:
         device, rank, world_size = self._defaults(device, rank, world_size)
-        parts = list(dataset) if isinstance(dataset, (list, tuple)) else [Part(dataset)]  # type: ignore[arg-type]
+        parts = [Part(dataset)] if isinstance(dataset, Dataset) else list(dataset)
         self._columns: dict[str, Column] = {**(columns or {}), **more_columns}
         for name, column in self._columns.items():
             if not hasattr(column, "settings"):
@@ -372,8 +372,8 @@ class Loader:
 
     def close(self) -> None:
         """Stop the threads; batches that are held stay valid. Closing twice is fine."""
-        if getattr(self, "_ahead", None):
-            self._ahead.close()  # type: ignore[union-attr]
+        if self._ahead:
+            self._ahead.close()
         self._native.close()
 
     def __enter__(self) -> Self:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, Iterator, Mapping
 
 import torch
+import torch.utils.dlpack
 
 from . import _native
 from . import batch as _batch

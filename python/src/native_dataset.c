@@ -273,5 +273,5 @@ static PyType_Slot slots[] = {
 
 PyType_Spec native_dataset_spec = { .name = "feedline._native.Dataset",
                                     .basicsize = sizeof(struct dataset),
-                                    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                                    .flags = Py_TPFLAGS_DEFAULT,
                                     .slots = slots };
