@@ -46,7 +46,7 @@ def test_table_in_a_notebook(tar_set):
     assert cells.rows[0][:2] == ["stage", "threads"]
     assert [r[0] for r in cells.rows[1:]] == list(stats["stages"])
     decode = next(r for r in cells.rows if r[0] == "decode")
-    assert decode[-1] == str(N)
+    assert int(decode[-1]) >= N  # the next epoch is read ahead
     assert str(stats).splitlines()[0].split()[0] == "stage" and "decode" in str(stats)
 
 
