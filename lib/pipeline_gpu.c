@@ -214,6 +214,15 @@ static int check_rows(const struct fl_source *from, const struct fl_sample_field
     return from->row_sums ? fl_entry_check(&f->entries, &f->entry_range, bytes, err) : 0;
 }
 
+/* A stand-in is drawn before the batch is whole, but the GPU's word on a picture comes when it has been through: where
+ * bad samples are to be substituted, what has no checksum to tell beforehand stays with the workers. */
+static bool too_late(const struct fl_pipeline *p, const struct fl_source *from,
+                     const struct fl_sample_field *f)
+{
+    return p->settings->cfg.bad_sample == FL_BAD_SUBSTITUTE &&
+           !(f->sliced ? from->checksums : from->row_sums);
+}
+
 /* Is this row one of those that the workers decode while the device is behind? 167 is odd: they lie evenly. */
 static bool balance(const struct fl_pipeline *p, const struct fl_sample *s)
 {
@@ -240,7 +249,8 @@ void fl_gpu_decode_prepare(struct fl_pipeline *p, struct fl_sample *s)
             g->columns[i].headers + s->slot->out.index * g->rows + s->row;
         if (!g->columns[i].decoder || !f->present)
             continue;
-        if ((!f->sliced && !f->points) || c->cfg.image.tolerate || !read_header(c, f, h))
+        if ((!f->sliced && !f->points) || c->cfg.image.tolerate ||
+            too_late(p, &c->from[s->part], f) || !read_header(c, f, h))
             leave(p, FL_GPU_LEFT_KIND);
         else if (balance(p, s))
             leave(p, FL_GPU_LEFT_BALANCE);

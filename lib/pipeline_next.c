@@ -234,11 +234,14 @@ int fl_pipeline_next(struct fl_pipeline *p, FlBatch *batch, void *stream, int64_
     pthread_mutex_lock(&p->pool->lock);
     p->inside++;
     const int err = take_next(p, batch, stream, deadline);
+    if (p->handed) {
+        pthread_mutex_unlock(&p->pool->lock);
+        report(p, batch);
+        pthread_mutex_lock(&p->pool->lock);
+    }
     if (--p->inside == 0)
         pthread_cond_broadcast(&p->pool->ready); // fl_pipeline_close() may wait for it
     pthread_mutex_unlock(&p->pool->lock);
-    if (p->handed)
-        report(p, batch);
     return err;
 }
 

@@ -139,6 +139,7 @@ int main(void)
     compare(ds, FL_BAD_SKIP, FL_AUTO, "slices whose checksums do not fit");
     compare(ds, FL_BAD_SUBSTITUTE, FL_AUTO, "slices whose checksums do not fit, substituted");
     compare(ds, FL_BAD_SKIP, FL_OFF, "slices that the decoder finds damaged");
+    compare(ds, FL_BAD_SUBSTITUTE, FL_OFF, "slices that the decoder finds damaged, substituted");
     fl_dataset_close(&ds);
     ms_remove(cut);
     ms_remove(plain);
