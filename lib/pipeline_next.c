@@ -65,7 +65,7 @@ static int judge(struct fl_pipeline *p, const struct fl_output *out)
 {
     const FlConfig *cfg = &p->settings->cfg;
 
-    p->epoch_bad += out->bad;
+    p->epoch_bad += out->bad + out->replaced; // a stand-in does not make a sample good
     p->epoch_seen += out->plan.samples;
     if (out->err.code && (cfg->bad_sample != FL_BAD_SKIP)) {
         FlError e = out->err;

@@ -146,7 +146,7 @@ typedef struct FlConfig {
 
     /* bad samples */
     FlBadSample bad_sample;
-    int64_t max_bad;        ///< more bad samples than this in an epoch is FL_ERR(EBADMSG); 0: no limit
+    int64_t max_bad;        ///< more bad samples than this in an epoch, substituted ones included, is FL_ERR(EBADMSG); 0: no limit
     double max_bad_rate;    ///< likewise as a share of the samples seen, after the first 1,000; 0: no limit
     const int64_t *exclude; ///< samples left out of the order, ascending; read at open only; part of the fingerprint
     int64_t n_exclude;

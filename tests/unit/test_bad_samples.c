@@ -500,6 +500,79 @@ static void test_state(FlDataset *ds)
     fl_loader_close(&l);
 }
 
+/* ---- caps ---------------------------------------------------------------------------------------- */
+
+/* Position of the first batch that is refused for the number of bad samples before it, -1: none. Saved and
+ * restored behind `save` batches. */
+static int64_t struck_at(FlDataset *ds, FlConfig *cfg, int save)
+{
+    char state[FL_STATE_BYTES];
+    FlLoader *l = NULL;
+    FlBatch b = { 0 };
+    int64_t at = 0, epoch_no;
+    int err = 0;
+
+    T_EQ(fl_loader_open(&l, ds, cfg), 0);
+    for (int k = 0; !err; k++) {
+        if (k == save) {
+            const int size = fl_loader_state(l, state, sizeof(state));
+            fl_loader_close(&l);
+            T_EQ(fl_loader_open(&l, ds, cfg), 0);
+            T_EQ(fl_loader_restore(l, state, (size_t)size, false), 0);
+        }
+        at = fl_loader_position(l, &epoch_no);
+        err = fl_loader_next(l, &b, NULL);
+        if (!err)
+            fl_batch_release(&b, NULL);
+    }
+    if (err == -EBADMSG) { // the loader stays usable, and a new epoch counts anew
+        T_HAS(fl_last_error()->message, "more than max_bad");
+        while ((err = fl_loader_next(l, &b, NULL)) == -EBADMSG)
+            ;
+        T_EQ(err, FL_EPOCH_END);
+        T_EQ(fl_loader_next(l, &b, NULL), 0);
+        fl_batch_release(&b, NULL);
+    } else {
+        at = -1;
+    }
+    fl_loader_close(&l);
+    return at;
+}
+
+static void test_caps(FlDataset *ds)
+{
+    static int64_t thrice[3 * N];
+
+    for (int i = 0; i < 3 * N; i++)
+        thrice[i] = i % N;
+    for (int policy = FL_BAD_SKIP; policy <= FL_BAD_SUBSTITUTE; policy++) {
+        int64_t number = -1, rate = -1;
+        for (int workers = 0; workers < 4; workers += 3)
+            for (int save = -1; save < 8; save += 4) {
+                t_case("a cap in number strikes at the same batch in every run");
+                FlConfig cfg = config((FlBadSample)policy, workers, NULL);
+                cfg.max_bad = 9;
+                const int64_t at = struck_at(ds, &cfg, save);
+                T_OK(at > 0 && at < N);
+                T_OK(number < 0 || at == number);
+                number = at;
+                cfg.max_bad = 2 * BAD;
+                T_EQ(struck_at(ds, &cfg, save), -1);
+                t_case("and one in rate, after a thousand samples");
+                cfg.max_bad = 0;
+                cfg.subset = thrice;
+                cfg.n_subset = 3 * N;
+                cfg.max_bad_rate = 0.03; // 0.045 are bad
+                const int64_t there = struck_at(ds, &cfg, save);
+                T_OK(there >= 1000 - BATCH && there < 3 * N);
+                T_OK(rate < 0 || there == rate);
+                rate = there;
+                cfg.max_bad_rate = 0.06;
+                T_EQ(struck_at(ds, &cfg, save), -1);
+            }
+    }
+}
+
 /* ---- what an error says --------------------------------------------------------------------------- */
 
 /* Sample 0 is good, the others each have something. */
@@ -672,6 +745,7 @@ int main(void)
     test_lists(ds);
     test_quarantine(ds);
     test_state(ds);
+    test_caps(ds);
     test_errors();
     test_evaluation(ds);
     fl_dataset_close(&ds);
