@@ -49,6 +49,7 @@ static int take(struct fl_pipeline *p, struct fl_gpu_decode *g, uint64_t bytes, 
 static int open_column(struct fl_pipeline *p, struct fl_gpu_decode *g, const struct fl_column *c)
 {
     const FlImage *im = &c->cfg.image;
+    const struct fl_io_region arena = fl_read_arena(p->read);
     struct gpu_column *gc = &g->columns[c->index];
     const size_t rows = (size_t)g->rows;
     FlError err;
@@ -61,6 +62,8 @@ static int open_column(struct fl_pipeline *p, struct fl_gpu_decode *g, const str
         .channels = im->channels,
         .dtype = FL_U8,
         .layout = FL_NHWC,
+        .block = arena.base,
+        .block_bytes = arena.bytes,
         .grid = (unsigned)p->settings->cfg.gpu_blocks,
     };
     gc->headers = calloc(p->pool->n_slots * rows, sizeof(*gc->headers));

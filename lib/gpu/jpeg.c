@@ -125,6 +125,8 @@ static int open_lane(struct fl_gpu_jpeg *dec, unsigned number)
     plan->width = dec->cfg.width;
     plan->height = dec->cfg.height;
     plan->luma = dec->cfg.channels == 1;
+    plan->block = dec->cfg.block;
+    plan->block_bytes = dec->cfg.block_bytes;
     plan->tile_bytes = FL_GPU_JPEG_TILE_BYTES;
     plan->pics = (struct fl_jpeg_pic *)(lane->pinned + l->pics);
     plan->tables = (struct fl_jpeg_tables *)(lane->pinned + l->tables);

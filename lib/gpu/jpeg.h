@@ -126,7 +126,9 @@ struct fl_jpeg_plan {
     struct fl_gpu_jpeg_room room, used;
     int32_t width, height; // of a row of the batch
     bool luma;             // rows have one channel
-    uint32_t tile_bytes;   // shared memory that a pixel tile may take
+    const uint8_t *block;  // pinned in one piece, so that one copy may span pictures in it; or NULL
+    uint64_t block_bytes;
+    uint32_t tile_bytes; // shared memory that a pixel tile may take
     uint32_t n_tables, n_entries;
     uint32_t n_copies;             // runs of compressed bytes that lie side by side in host memory
     struct fl_jpeg_pic *pics;      // room.pics
@@ -170,6 +172,8 @@ struct fl_gpu_jpeg_cfg {
     FlLayout layout;
     const void *table; // {channels, 256} elements of dtype, copied; FL_U8: NULL
     enum fl_gpu_jpeg_copy copy;
+    const void *block; // memory that is pinned in one piece and holds pictures' bytes; or NULL
+    uint64_t block_bytes;
     unsigned grid; // most thread blocks of a kernel, so that training keeps the rest; 0: no limit
 };
 

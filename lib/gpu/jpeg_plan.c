@@ -7,7 +7,8 @@
 #include "jpeg/upsampling.h"
 #include "kernels/resize.h"
 
-#define PAGE_BYTES 4096              // memory is pinned by the page
+#define PAGE_BYTES 4096              // memory is pinned by the page, and read into whole ones
+#define GAP_BYTES (2 * PAGE_BYTES)   // less than a copy of its own costs
 #define MAX_BLOCKS (UINT32_MAX / 64) // coefficients are counted in 32 bits
 #define PAD_BYTES 64                 // readable behind a picture's compressed bytes
 
@@ -19,7 +20,7 @@ static uint32_t div_up(uint64_t a, uint64_t b)
 struct fl_gpu_jpeg_room fl_gpu_jpeg_room_for(uint32_t pics, uint64_t pixels, uint64_t bytes,
                                              int32_t width, int32_t height)
 {
-    const uint64_t all = pics * pixels, all_bytes = pics * (bytes + PAD_BYTES + 32);
+    const uint64_t all = pics * pixels, all_bytes = pics * (bytes + PAD_BYTES + 32 + PAGE_BYTES);
     struct fl_gpu_jpeg_room room = {
         .pics = pics,
         .bytes = (uint32_t)(all_bytes < UINT32_MAX / 2 ? all_bytes : UINT32_MAX / 2),
@@ -339,17 +340,28 @@ static bool take(uint64_t n, uint32_t room, uint32_t *used, uint32_t *at)
     return true;
 }
 
+/* May one copy take everything from `begin` to `end`? Across a page boundary two pieces of pinned
+ * memory may meet, which no copy may span; not so in the block. */
+static bool one_piece(const struct fl_jpeg_plan *plan, uint64_t begin, uint64_t end)
+{
+    const uint64_t block = (uint64_t)(uintptr_t)plan->block;
+
+    return (begin - 1) / PAGE_BYTES == end / PAGE_BYTES ||
+           (begin > block && end - block < plan->block_bytes);
+}
+
 /* Place of the compressed bytes: right behind the predecessor's, and at the same distance as in host
- * memory where they meet in a page, so that one copy takes both. (Across a page boundary two
- * pieces of pinned memory may meet, which no copy may span.) */
+ * memory where that is short, so that one copy takes both. */
 static bool take_bytes(const struct fl_jpeg_plan *plan, struct fl_gpu_jpeg_room *used,
                        struct fl_jpeg_pic *p, uint64_t bytes)
 {
     const struct fl_jpeg_pic *const before = used->pics ? &plan->pics[used->pics - 1] : NULL;
     const uint64_t src = p->src & ~(uint64_t)15;
 
-    if (before && before->length && p->src >= before->src + before->length &&
-        p->src / PAGE_BYTES == (before->src + before->length - 1) / PAGE_BYTES) {
+    const uint64_t end = before ? before->src + before->length : 0;
+
+    if (before && before->length && p->src >= end && p->src - end <= GAP_BYTES &&
+        one_piece(plan, end, p->src)) {
         const uint64_t at = (before->data & ~15u) + (src - (before->src & ~(uint64_t)15));
         if (at + bytes <= plan->room.bytes) {
             p->data = (uint32_t)at;

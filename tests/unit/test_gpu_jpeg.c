@@ -368,6 +368,59 @@ static void test_damage(void)
     free(jpeg);
 }
 
+/* Which pictures one copy takes: those in a page, and near ones in memory that is pinned in one piece. */
+static void test_copies(void)
+{
+    static const struct {
+        const char *name;
+        size_t at[3]; // where they begin; the first at 4096
+        size_t block; // bytes that are pinned in one piece, from the beginning on; 0: none
+        uint32_t copies;
+    } cases[] = {
+        { "far apart, each in pages of its own", { 4096, 16384, 65536 }, 0, 3 },
+        { "in one page", { 4096, 6000, 8000 }, 0, 1 },
+        { "in neighbouring pages, pinned apart", { 4096, 8192, 12288 }, 0, 3 },
+        { "in neighbouring pages of a block", { 4096, 8192, 12288 }, 131072, 1 },
+        { "too far apart in a block", { 4096, 65536, 69632 }, 131072, 2 },
+        { "backwards in a block", { 12288, 8192, 4096 }, 131072, 3 },
+        { "the last one behind the block's end", { 4096, 8192, 12288 }, 12288, 2 },
+    };
+    static _Alignas(4096) uint8_t memory[131072];
+    const struct fl_crop whole = { { 0, 0, 40, 30 }, 16, 16, { 0, 0, 16, 16 }, false };
+    struct case_picture p;
+    size_t len;
+    uint8_t *const jpeg = case_jpeg(&samplings[0], 40, 30, 60, 5, false, &len);
+
+    T_OK(case_slice(&p, slicer, jpeg, len));
+    for (size_t i = 0; i < T_LEN(cases); i++) {
+        struct fl_jpeg_plan *const plan =
+            host_plan(fl_gpu_jpeg_room_for(3, 100000, 40000, 16, 16), 16, 16, false);
+        struct fl_gpu_jpeg_picture in;
+        uint64_t distance = 0;
+        FlError err = { 0 };
+        t_case(cases[i].name);
+        plan->block = cases[i].block ? memory : NULL;
+        plan->block_bytes = cases[i].block;
+        for (uint32_t k = 0; k < 3; k++) {
+            T_EQ(case_request(&p, &whole, true, &in), 0);
+            T_OK(in.length < 1900);
+            memcpy(memory + cases[i].at[k], in.bytes, in.length);
+            in.bytes = memory + cases[i].at[k];
+            T_EQ(fl_jpeg_plan_add(plan, &in, &err), k);
+            const struct fl_jpeg_pic *const pic = &plan->pics[k];
+            if (pic->joined)
+                T_EQ(pic->src - pic->data, distance);
+            else if (k)
+                T_OK(pic->data >= pic[-1].data + pic[-1].length); // they never overlap
+            distance = pic->src - pic->data;
+        }
+        T_EQ(plan->n_copies, cases[i].copies);
+        host_plan_free(plan);
+    }
+    case_free(&p);
+    free(jpeg);
+}
+
 int main(void)
 {
     slicer = fl_slicer_new();
@@ -380,6 +433,7 @@ int main(void)
     test_entries();
     test_damage();
     test_lies();
+    test_copies();
     fl_slicer_free(slicer);
     fl_jpeg_decoder_free(cpu);
     return t_done();
