@@ -9,6 +9,8 @@
 #include "base/rng.h"
 #include "base/thread.h"
 
+#define FIRST_BYTES ((size_t)2 << 20) // populated at open, enough to see what pages there are
+
 /* Hands out pieces of the second slab; with base NULL it only counts. */
 struct carve {
     uint8_t *base;
@@ -140,9 +142,12 @@ static int pool_memory(struct fl_pool *p)
     if (!p->slots || (s->cfg.device.type != FL_DEVICE_CPU && !p->outputs))
         return fl_err(FL_ERR(ENOMEM), FL_STAGE_BATCH, "no memory for %u slots", p->n_slots);
     carve_all(p, &c);
-    if ((err = fl_slab_open(&p->columns, p->n_slots * s->slot_bytes, s->numa_node, &p->budget,
-                            "batch slots")) ||
-        (err = fl_slab_open(&p->rest, c.at, s->numa_node, &p->budget, "samples")))
+    // Pinning populates everything anyway, and without threads nobody could do it later.
+    p->lazy = s->cfg.device.type == FL_DEVICE_CPU && s->n_workers > 0;
+    const size_t first = p->lazy ? FIRST_BYTES : SIZE_MAX;
+    if ((err = fl_slab_open_lazy(&p->columns, p->n_slots * s->slot_bytes, first, s->numa_node,
+                                 &p->budget, "batch slots")) ||
+        (err = fl_slab_open_lazy(&p->rest, c.at, first, s->numa_node, &p->budget, "samples")))
         return err;
     c = (struct carve){ .base = p->rest.base };
     carve_all(p, &c);
@@ -242,11 +247,16 @@ struct fl_slot *fl_pool_take(struct fl_pool *p, int64_t seq, const struct fl_pla
     struct fl_slot *s = NULL;
 
     pthread_mutex_lock(&p->lock);
-    for (unsigned i = 0; i < p->n_slots && !s; i++)
-        if (p->slots[i].out.state == FL_SLOT_FREE)
+    unsigned busy = 0;
+    for (unsigned i = 0; i < p->n_slots; i++)
+        if (p->slots[i].out.state != FL_SLOT_FREE)
+            busy++;
+        else if (!s)
             s = &p->slots[i];
-    if (s)
+    if (s) {
+        p->busy = busy + 1;
         reset_slot(p, s, seq, plan);
+    }
     pthread_mutex_unlock(&p->lock);
     return s;
 }

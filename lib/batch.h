@@ -83,11 +83,13 @@ struct fl_pool {
     struct fl_budget budget;
     struct fl_slab columns;      // of all slots
     struct fl_slab rest;         // samples, ids, masks, offsets
+    bool lazy;                   // most of both is populated behind the first batch
     unsigned n_slots, n_outputs; // outputs: n_slots for host batches, device slots otherwise
     struct fl_slot *slots;
     struct fl_output *outputs; // device slots; NULL for host batches
     _Atomic int refs;          // the loader's, and one for each batch that is held
     unsigned held;             // outputs held by the consumer
+    unsigned busy;             // slots that were not free when the last one was taken, and that one
     bool device_busy;          // by its own clocks, nearly all of the time
     _Atomic uint32_t
         cpu_share; // of 256 pictures, how many the workers decode in its place: fl_pool_balance()

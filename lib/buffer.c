@@ -137,6 +137,48 @@ static int prefer_node(uint8_t *base, size_t bytes, int node)
 int fl_slab_open(struct fl_slab *slab, size_t bytes, int node, struct fl_budget *budget,
                  const char *what)
 {
+    return fl_slab_open_lazy(slab, bytes, bytes, node, budget, what);
+}
+
+void fl_slab_ahead(struct fl_slab *slab, size_t upto)
+{
+    size_t at = atomic_load_explicit(&slab->claimed, memory_order_relaxed);
+
+    upto = upto < slab->bytes ? upto : slab->bytes;
+    while (at < upto) {
+        size_t end = (at / HUGE_PAGE + 1) * HUGE_PAGE;
+        end = end < slab->bytes ? end : slab->bytes;
+        // Relaxed: whether a page is there changes its cost, not its content.
+        if (!atomic_compare_exchange_weak_explicit(&slab->claimed, &at, end, memory_order_relaxed,
+                                                   memory_order_relaxed))
+            continue;
+        madvise(slab->base + at, end - at, ADVISE_POPULATE_WRITE);
+        at = end;
+    }
+}
+
+int fl_slab_touch(struct fl_slab *slab, size_t upto)
+{
+    const size_t from = atomic_load_explicit(&slab->touched, memory_order_relaxed);
+
+    upto = (upto + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    upto = upto < slab->bytes ? upto : slab->bytes;
+    if (upto <= from)
+        return 0;
+    if (atomic_load_explicit(&slab->claimed, memory_order_relaxed) < upto)
+        atomic_store_explicit(&slab->claimed, upto,
+                              memory_order_relaxed); // a hint: races cost time
+    // Without MADV_POPULATE_WRITE (before Linux 5.14) the pages come when they are used: others may be
+    // writing here.
+    if (madvise(slab->base + from, upto - from, ADVISE_POPULATE_WRITE) && errno != EINVAL)
+        return -errno;
+    atomic_store_explicit(&slab->touched, upto, memory_order_release);
+    return 0;
+}
+
+int fl_slab_open_lazy(struct fl_slab *slab, size_t bytes, size_t first, int node,
+                      struct fl_budget *budget, const char *what)
+{
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     const size_t rounded = (bytes + page - 1) / page * page;
 
@@ -154,14 +196,17 @@ int fl_slab_open(struct fl_slab *slab, size_t bytes, int node, struct fl_budget 
     const int got_node = prefer_node(base, rounded, node);
     // A child must not share these pages: while it does, a page that the drive writes to may be
     // copied away.
-    if (madvise(base, rounded, MADV_DONTFORK) || populate(base, rounded)) {
+    first = first < rounded ? (first + page - 1) / page * page : rounded;
+    if (madvise(base, rounded, MADV_DONTFORK) || (first && populate(base, first))) {
         munmap(base, rounded);
         goto fail;
     }
     *slab = (struct fl_slab){ .base = base,
                               .bytes = rounded,
-                              .huge = backed_by_huge(base, rounded),
+                              .huge = first && backed_by_huge(base, first),
                               .node = got_node,
+                              .touched = first,
+                              .claimed = first,
                               .budget = budget };
     return 0;
 fail:
@@ -200,7 +245,7 @@ uint64_t fl_ring_bytes(size_t bytes)
     return whole_pages(bytes) + fl_ring_blocks(bytes) * sizeof(struct fl_block);
 }
 
-int fl_ring_open(struct fl_ring *a, size_t bytes, int node, struct fl_budget *budget,
+int fl_ring_open(struct fl_ring *a, size_t bytes, int node, bool lazy, struct fl_budget *budget,
                  void (*wake)(void *ctx), void *wake_ctx)
 {
     *a = (struct fl_ring){ .n_blocks = fl_ring_blocks(bytes), .wake = wake, .wake_ctx = wake_ctx };
@@ -212,7 +257,8 @@ int fl_ring_open(struct fl_ring *a, size_t bytes, int node, struct fl_budget *bu
         return err;
     a->blocks = calloc(a->n_blocks, sizeof(struct fl_block));
     err = a->blocks
-              ? fl_slab_open(&a->slab, bytes, node, budget, "read memory (read_bytes)")
+              ? fl_slab_open_lazy(&a->slab, bytes, lazy ? FL_FIRST_BYTES : bytes, node, budget,
+                                  "read memory (read_bytes)")
               : fl_err(FL_ERR(ENOMEM), FL_STAGE_READ, "no memory for the table of read blocks");
     if (err) {
         free(a->blocks);
@@ -282,6 +328,7 @@ struct fl_block *fl_ring_alloc(struct fl_ring *a, size_t bytes, size_t align)
     begin = pos = a->head;
     if (bytes && !find_room(a, bytes, align, &begin, &pos))
         return NULL;
+    fl_slab_ahead(&a->slab, pos + bytes);
     struct fl_block *b = &a->blocks[(a->first + a->count) & (a->n_blocks - 1)];
     b->data = a->slab.base + pos;
     b->bytes = bytes;

@@ -33,10 +33,12 @@ int fl_budget_take(struct fl_budget *b, uint64_t bytes, const char *what);
 void fl_budget_give(struct fl_budget *b, uint64_t bytes);
 
 struct fl_slab {
-    uint8_t *base; // page aligned (2 MiB aligned from 2 MiB on); NULL: not open
-    size_t bytes;  // as asked for, rounded up to pages
-    int huge;      // 1: the kernel backs it with huge pages, 0: it does not
-    int node;      // NUMA node preferred and accepted by the kernel, or -1
+    uint8_t *base;          // page aligned (2 MiB aligned from 2 MiB on); NULL: not open
+    size_t bytes;           // as asked for, rounded up to pages
+    int huge;               // 1: the kernel backs it with huge pages, 0: it does not
+    int node;               // NUMA node preferred and accepted by the kernel, or -1
+    _Atomic size_t touched; // bytes from base on whose pages are there
+    _Atomic size_t claimed; // bytes from base on that somebody has populated or is at it
     struct fl_budget *budget;
 };
 
@@ -45,6 +47,20 @@ struct fl_slab {
  * slab is open. Returns 0 or FL_ERR(ENOMEM) with a sentence that names `what`. */
 int fl_slab_open(struct fl_slab *slab, size_t bytes, int node, struct fl_budget *budget,
                  const char *what);
+
+/* The same, but only the first `first` bytes are populated: the first batch need not wait for the
+ * memory of the third. The rest comes with fl_slab_touch(), or when somebody writes to it. */
+int fl_slab_open_lazy(struct fl_slab *slab, size_t bytes, size_t first, int node,
+                      struct fl_budget *budget, const char *what);
+
+/* See to it that what lies before `upto` is populated or somebody is at it: for those about to write
+ * there, a little ahead of them. Threads share the work huge page by huge page; if each found its own
+ * way by page faults, two that write side by side would both clear the same page. Any thread. */
+void fl_slab_ahead(struct fl_slab *slab, size_t upto);
+
+/* Populate up to `upto` bytes from the beginning, for certain. One thread at a time; others may use the
+ * slab meanwhile. 0, or a negative errno: no memory left; whoever writes there will find out. */
+int fl_slab_touch(struct fl_slab *slab, size_t upto);
 
 /* Zeroed or closed slabs are fine. */
 void fl_slab_close(struct fl_slab *slab);
@@ -90,8 +106,13 @@ struct fl_ring_mark {
     uint64_t allocated;
 };
 
-/* wake may be NULL. The descriptors count against the budget too. */
-int fl_ring_open(struct fl_ring *a, size_t bytes, int node, struct fl_budget *budget,
+/* Bytes that are populated at once where the rest is left for later; a piece that io_uring registers
+ * at a time. */
+#define FL_FIRST_BYTES ((size_t)8 << 20)
+
+/* wake may be NULL. lazy: populate FL_FIRST_BYTES only. The descriptors count against the budget
+ * too. */
+int fl_ring_open(struct fl_ring *a, size_t bytes, int node, bool lazy, struct fl_budget *budget,
                  void (*wake)(void *ctx), void *wake_ctx);
 void fl_ring_close(struct fl_ring *a);
 

@@ -122,7 +122,8 @@ static int open_order(struct fl_pipeline *p)
 static int open_read(struct fl_pipeline *p)
 {
     const FlConfig *c = &p->settings->cfg;
-    const struct fl_io_region region = { p->pool->columns.base, p->pool->columns.bytes };
+    const struct fl_io_region region = { p->pool->columns.base, p->pool->columns.bytes,
+                                         &p->pool->columns.touched };
     const struct fl_read_cfg cfg = {
         .io = c->io,
         .direct = c->direct,
@@ -133,6 +134,7 @@ static int open_read(struct fl_pipeline *p)
                       : 0, // of a block that two pieces share, less is read twice
         .inline_reads = p->settings->inline_all && c->io != FL_IO_URING,
         .lend = p->n_workers > 1, // one worker alone gains more from a thread that reads ahead
+        .lazy = p->pool->lazy,
         .numa_node = p->settings->numa_node,
         .faults = p->settings->faults,
         .stall_timeout_ns = c->stall_timeout_ms * 1000000,
@@ -181,6 +183,8 @@ static int start_threads(struct fl_pipeline *p)
         err = fl_thread_start(&p->feeder, "fl-feed", fl_feed_run, p);
         p->feeder_started = !err;
     }
+    if (!err)
+        err = fl_touch_start(p);
     return err ? fl_err(err, FL_STAGE_PLAN, "cannot start a thread: %s", strerror(-err)) : 0;
 }
 
@@ -248,6 +252,8 @@ static void stop_threads(struct fl_pipeline *p)
         pthread_join(p->workers[i].thread, NULL);
     if (p->device_started)
         pthread_join(p->device_thread, NULL);
+    if (p->toucher_started)
+        pthread_join(p->toucher, NULL);
     if (!p->feeder_started)
         return;
     pthread_mutex_lock(&pool->lock);
@@ -321,7 +327,10 @@ static void memory_stats(const struct fl_pipeline *p, FlLoaderStats *out)
 
     out->memory_budget = atomic_load_explicit(&b->used, memory_order_relaxed);
     out->memory_limit = b->limit;
-    out->memory_high_water = atomic_load_explicit(&b->high_water, memory_order_relaxed);
+    // Slots and read memory count by what is in use of them, the rest as it was allocated.
+    out->memory_high_water = atomic_load_explicit(&b->high_water, memory_order_relaxed) -
+                             p->pool->columns.bytes - fl_read_arena(p->read).bytes +
+                             atomic_load_explicit(&p->peak, memory_order_relaxed);
     out->huge_pages = p->pool->columns.huge;
     out->numa_node = p->pool->columns.node;
     if (!p->device)

@@ -3,6 +3,7 @@
  *
  *   feeder thread     pipeline_feed.c    plan -> read; owns the order, the cursor and the reader
  *   worker threads    pipeline_work.c    decode -> augment -> batch
+ *   touching thread   pipeline_touch.c   populates memory behind the first batch, then ends
  *   device thread     pipeline_device.c  host slot -> device slot (CUDA only)
  *   consumer          pipeline_next.c    in the caller's thread
  *
@@ -60,8 +61,8 @@ struct fl_pipeline {
     struct fl_queue queue;
     struct fl_worker *workers; // n_workers, or the one of the inline mode
     unsigned n_workers, n_started;
-    pthread_t feeder, device_thread;
-    bool feeder_started, device_started;
+    pthread_t feeder, device_thread, toucher;
+    bool feeder_started, device_started, toucher_started;
     _Atomic bool stop;
 
     struct fl_report report; // the consumer's own
@@ -96,6 +97,7 @@ struct fl_pipeline {
 
     struct fl_meter meters[FL_N_STAGES];
     int64_t opened_at;
+    _Atomic uint64_t peak; // most bytes of slots and read memory in use at one time
     _Atomic int64_t first_batch_at, bad, substituted, decoded;
 };
 
@@ -121,6 +123,11 @@ int fl_feed_turn(struct fl_pipeline *p, int64_t deadline);
 
 /* Empty the pipeline and stand at the cursor. The feeder's thread only. */
 void fl_feed_seek(struct fl_pipeline *p, const struct fl_cursor *to);
+
+/* ---- pipeline_touch.c ------------------------------------------------------------------------ */
+
+/* 0 or a negative errno. */
+int fl_touch_start(struct fl_pipeline *p);
 
 /* ---- pipeline_work.c ------------------------------------------------------------------------- */
 

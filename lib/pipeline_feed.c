@@ -170,9 +170,12 @@ static int submit(struct fl_pipeline *p, struct fl_sample *s, int64_t *ns)
     return err;
 }
 
-/* Submit all there is room for. True: there was something that found no room in the read stage.
- * *read_ns: what of the time was the read stage's. */
-static bool fill(struct fl_pipeline *p, int64_t *read_ns)
+/* Why fill() ended. */
+enum fill { ALL_PLANNED, NO_ROOM, READS_WAIT };
+
+/* Submit all there is room for, in turns if reads may have ended meanwhile. *read_ns: what of the time
+ * was the read stage's. */
+static enum fill fill(struct fl_pipeline *p, int64_t *read_ns)
 {
     struct fl_sample *ready[TURN], *s;
     unsigned n = 0;
@@ -198,11 +201,22 @@ static bool fill(struct fl_pipeline *p, int64_t *read_ns)
             n = 0;
             if (!p->n_workers)
                 break; // inline: the caller works on them first
+            if (fl_read_pending(p->read))
+                return READS_WAIT; // of batches that are wanted sooner than what would be planned now
         }
     }
     if (n)
         pass_on(p, ready, n);
-    return p->pending != NULL;
+    return p->pending ? NO_ROOM : ALL_PLANNED;
+}
+
+/* Memory in use is at its most when all that finds room has been submitted. */
+static void note_peak(struct fl_pipeline *p)
+{
+    const uint64_t used = p->pool->busy * p->settings->slot_bytes + fl_read_used(p->read);
+
+    if (used > atomic_load_explicit(&p->peak, memory_order_relaxed))
+        atomic_store_explicit(&p->peak, used, memory_order_relaxed);
 }
 
 int fl_feed_turn(struct fl_pipeline *p, int64_t deadline)
@@ -212,18 +226,21 @@ int fl_feed_turn(struct fl_pipeline *p, int64_t deadline)
 
     int64_t read_ns = 0;
     const int64_t t0 = fl_now_ns();
-    const bool full = fill(p, &read_ns);
+    const enum fill why = fill(p, &read_ns);
     const int64_t t1 = fl_now_ns();
-    if (!full) // else more follows as soon as there is room, and may share a read
+    note_peak(p);
+    if (why == ALL_PLANNED) // else more follows as soon as there is room, and may share a read
         fl_read_flush(p->read);
     const bool idle = !fl_read_pending(p->read);
-    if (idle && !p->n_workers)
+    if (why == READS_WAIT)
+        deadline = 0;
+    else if (idle && !p->n_workers)
         deadline = 0; // inline: nobody else would end the wait
     const int n = fl_read_wait(p->read, done, TURN, deadline);
     const int64_t t2 = fl_now_ns();
     fl_meter_add(&plan->busy, t1 - t0 - read_ns);
     fl_meter_add(&read->busy, read_ns);
-    if (idle && !full) // nothing to read: the plan waits for a slot
+    if (idle && why == ALL_PLANNED) // nothing to read: the plan waits for a slot
         fl_meter_add(&plan->wait_out, t2 - t1);
     // What the read stage did and waited for in its own wait, it counts itself.
     if (n > 0) {

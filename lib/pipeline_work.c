@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "request.h"
 
-#define MAX_STAND_INS 16 // draws for one bad sample before it stays bad
+#define AHEAD_BYTES ((size_t)4 << 20) // populated ahead of the row that is written
+#define AHEAD_ROW 65536               // shorter rows find their own pages
+#define MAX_STAND_INS 16              // draws for one bad sample before it stays bad
 
 void fl_work_complete(struct fl_pipeline *p, struct fl_slot *slot)
 {
@@ -44,6 +46,18 @@ static int pictures(const struct fl_settings *settings, const struct fl_sample *
     return n;
 }
 
+/* Memory for the rows that come next. */
+static void populate(struct fl_pipeline *p, uint8_t *const rows[])
+{
+    const struct fl_settings *settings = p->settings;
+    struct fl_slab *slab = &p->pool->columns;
+
+    for (unsigned c = 0; c < settings->n_columns; c++)
+        if (settings->columns[c].row_bytes >= AHEAD_ROW)
+            fl_slab_ahead(slab, (size_t)(rows[c] - slab->base) + settings->columns[c].row_bytes +
+                                    AHEAD_BYTES);
+}
+
 void fl_work_sample(struct fl_worker *w, struct fl_sample *s)
 {
     struct fl_pipeline *p = w->pipeline;
@@ -61,6 +75,8 @@ void fl_work_sample(struct fl_worker *w, struct fl_sample *s)
         rows[c] = fl_slot_row(p->pool, slot, c, s->row);
         lengths[c] = slot->lengths[c] ? &slot->lengths[c][s->row] : NULL;
     }
+    if (p->pool->lazy)
+        populate(p, rows);
     for (unsigned i = 0; i < s->n_reads && !s->err.code; i++)
         fl_read_settle(&s->reads[i]);
     fl_gpu_decode_prepare(p, s);

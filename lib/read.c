@@ -87,7 +87,8 @@ static int open_backend(struct fl_read *r, const struct fl_io_ops *ops)
     struct fl_io_region regions[64];
     unsigned n = 0;
 
-    regions[n++] = fl_read_arena(r);
+    regions[n] = fl_read_arena(r);
+    regions[n++].touched = &r->arena.slab.touched;
     for (unsigned i = 0; i < r->cfg.n_regions && n < sizeof(regions) / sizeof(regions[0]); i++)
         regions[n++] = r->cfg.regions[i];
     const struct fl_io_cfg io = {
@@ -186,7 +187,7 @@ static int open_parts(struct fl_read *r)
 {
     const struct fl_read_cfg *c = &r->cfg;
     struct fl_files_cfg files = files_cfg(c);
-    int err = fl_ring_open(&r->arena, c->bytes, c->numa_node, c->budget, wake_for_room, r);
+    int err = fl_ring_open(&r->arena, c->bytes, c->numa_node, c->lazy, c->budget, wake_for_room, r);
 
     if (!err)
         err = fl_budget_take(c->budget, table_bytes(c), "the tables of the read stage");
@@ -256,9 +257,7 @@ static int start(struct fl_read *r)
         if (file)
             file->registered = false;
     }
-    r->io_started = true;
-    if (!err && r->woken_early) // it was taken by the test, or went with the old backend
-        r->ops->wake(r->io);
+    r->growing = !err && r->ops->grow;
     pthread_mutex_unlock(&r->io_lock);
     fl_block_put(all);
     fl_ring_reclaim(&r->arena);
@@ -314,6 +313,16 @@ void fl_read_flush(struct fl_read *r)
     fl_extent_close_open(r);
     fl_op_pump(r);
     kick(r);
+}
+
+/* Memory that has been touched meanwhile gets registered. */
+static void grow(struct fl_read *r)
+{
+    if (!r->growing)
+        return;
+    pthread_mutex_lock(&r->io_lock);
+    r->growing = r->ops->grow(r->io);
+    pthread_mutex_unlock(&r->io_lock);
 }
 
 static int take_done(struct fl_read *r, struct fl_sample **done, unsigned max)
@@ -386,6 +395,7 @@ int fl_read_wait(struct fl_read *r, struct fl_sample **done, unsigned max, int64
 
     if (err)
         return err;
+    grow(r);
     for (;;) {
         fl_cached_take_back(r);
         if (r->open && r->inflight < LOW_WATER)
@@ -424,7 +434,6 @@ void fl_read_wake(struct fl_read *r)
 {
     atomic_store(&r->woken, true);
     pthread_mutex_lock(&r->io_lock);
-    r->woken_early |= !r->io_started;
     r->ops->wake(r->io);
     pthread_mutex_unlock(&r->io_lock);
 }
@@ -456,7 +465,20 @@ void fl_read_settle(struct fl_read_req *req)
 
 struct fl_io_region fl_read_arena(const struct fl_read *r)
 {
-    return (struct fl_io_region){ r->arena.slab.base, r->arena.slab.bytes };
+    return (struct fl_io_region){ .base = r->arena.slab.base, .bytes = r->arena.slab.bytes };
+}
+
+bool fl_read_touch(struct fl_read *r, size_t more)
+{
+    struct fl_slab *slab = &r->arena.slab;
+    const size_t upto = atomic_load_explicit(&slab->touched, memory_order_relaxed) + more;
+
+    return !fl_slab_touch(slab, upto) && upto < slab->bytes;
+}
+
+uint64_t fl_read_used(const struct fl_read *r)
+{
+    return r->arena.used;
 }
 
 static int32_t direct_state(const struct fl_read *r)

@@ -47,6 +47,7 @@ struct fl_read_cfg {
     bool inline_reads; // no thread of our own: pread in the caller's thread, inside fl_read_wait()
     bool lend;         // what is in the page cache is copied by whoever gets it, see fl_read_copy()
     bool no_register;  // no registered files and buffers
+    bool lazy;         // the arena's memory comes with fl_read_touch()
     int numa_node;     // of the arena, -1: no preference
     int64_t stall_timeout_ns;           // 0: never
     struct fl_budget *budget;           // may be NULL
@@ -105,6 +106,13 @@ void fl_read_stats(const struct fl_read *r, FlLoaderStats *out);
 
 /* Base and size of the arena, for cudaHostRegister. */
 struct fl_io_region fl_read_arena(const struct fl_read *r);
+
+/* Populate `more` bytes of the arena that are not there yet. Any thread, one at a time. False: all of
+ * it is there, or the system has no more. */
+bool fl_read_touch(struct fl_read *r, size_t more);
+
+/* Bytes of the arena that are in use. Feeder only. */
+uint64_t fl_read_used(const struct fl_read *r);
 
 /* Cancel what is in flight and wait for its end, a few seconds at most; samples not yet returned
  * are dropped. The feeder's last call, before its thread ends (with inline reads fl_read_close()

@@ -33,15 +33,25 @@ static bool range_cached(struct fl_read *r, struct fl_file *file, const struct f
     return fl_cached(file->fd, file->how, q->offset, q->length);
 }
 
-bool fl_cached_worth_asking(struct fl_read *r, struct fl_read_req *const *reqs, unsigned n)
+/* Short, and a neighbour of the sample before it, or of those around it: many share one read. */
+static bool shares(struct fl_read *r, struct fl_read_req *const *reqs, unsigned n)
 {
+    const struct fl_read_req *last = reqs[n - 1];
+    const bool follows = reqs[0]->container == r->last_container &&
+                         reqs[0]->offset >= r->last_end &&
+                         reqs[0]->offset - r->last_end <= r->cfg.gap;
     uint64_t bytes = 0;
 
-    if (!r->cfg.lend)
-        return false;
     for (unsigned i = 0; i < n; i++)
         bytes += reqs[i]->length;
-    if (bytes < FL_READ_LEND_BYTES)
+    r->last_container = last->container;
+    r->last_end = last->offset + last->length;
+    return bytes < FL_READ_LEND_BYTES && (follows || r->cfg.around);
+}
+
+bool fl_cached_worth_asking(struct fl_read *r, struct fl_read_req *const *reqs, unsigned n)
+{
+    if (!r->cfg.lend || !n || shares(r, reqs, n))
         return false;
     if (r->cold_skip) {
         r->cold_skip--;

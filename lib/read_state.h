@@ -23,8 +23,8 @@
 #define FL_READ_OP_BYTES ((uint64_t)1 << 20) // longest operation
 #define FL_READ_DIRECT_DST 65536             // shorter requests with a dst are coalesced and copied
 #define FL_READ_LEND_DST 4096                // likewise, where the borrower copies
-#define FL_READ_LEND_BYTES 8192 // shorter samples are read ahead: asking costs more than copying
-#define FL_READ_REAP 64         // operations taken from the backend at a time
+#define FL_READ_LEND_BYTES 8192              // shorter neighbours share a read rather than be lent
+#define FL_READ_REAP 64                      // operations taken from the backend at a time
 
 struct fl_extent {
     struct fl_file *file;
@@ -69,11 +69,10 @@ struct fl_read {
     const struct fl_io_ops *ops;
     struct fl_io *io;
     pthread_mutex_t io_lock; // the backend may be replaced at the start: guards ops and io against
-                             // wake and stats; also these two
-    bool io_started;         // its self-test is over
-    bool woken_early;        // a wake-up came before that
+                             // wake and stats
     _Atomic bool woken;      // by fl_read_wake(), not yet told
     bool started, stopped;
+    bool growing;         // not all memory is registered yet
     int start_err;        // why the backend did not start
     uint64_t table_bytes; // taken from the budget
 
@@ -94,6 +93,8 @@ struct fl_read {
     _Atomic uint64_t bytes_read, bytes_wanted, busy_ns, wait_in_ns, wait_out_ns;
     _Atomic int64_t reads, retries, samples, n_direct, n_buffered;
     /* Loans (read_cached.c). */
+    uint32_t last_container; // where the last sample that was planned ended
+    uint64_t last_end;
     unsigned cold_streak, cold_skip;      // cold samples in a row; samples not to be asked about
     _Atomic unsigned n_lent;              // extents whose file and block a borrower holds
     _Atomic(struct fl_sample *) returned; // not cached after all: a stack, linked by next

@@ -9,6 +9,7 @@
 #ifndef FL_IO_IO_H
 #define FL_IO_IO_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,6 +39,7 @@ struct fl_io_op {
 struct fl_io_region {
     uint8_t *base;
     size_t bytes;
+    const _Atomic size_t *touched; // bytes whose pages are there so far; NULL: all
 };
 
 /* What the memory backend injects. Zeros: nothing. All draws are keyed by seed and the operation's
@@ -62,13 +64,13 @@ struct fl_io_cfg {
     unsigned threads; // pread, memory: threads; 0: everything inside wait() in the caller's thread
     bool any_thread;  // submit and wait come from changing threads, one at a time
     unsigned n_files; // slots of the table of registered files; 0: none
-    const struct fl_io_region *regions; // to register, in pieces of FL_PIECE_BYTES
+    const struct fl_io_region *regions; // to register, in pieces, as far as their pages are there
     unsigned n_regions;
     const struct fl_io_faults *faults; // memory backend
     const struct fl_log *log;
 };
 
-/* What a backend came to. Written by open and start, constant afterwards. */
+/* What a backend came to. Written by open, start and grow. */
 struct fl_io_info {
     const char *name; // "io_uring", "pread", "memory"
     unsigned depth;
@@ -118,6 +120,10 @@ struct fl_io_ops {
     bool (*close)(struct fl_io *io);
 
     const struct fl_io_info *(*info)(const struct fl_io *io);
+
+    /* Register what has been touched since. True: there is more to come. NULL: nothing to register.
+     * As submit. */
+    bool (*grow)(struct fl_io *io);
 
     /* Stand-ins for io/cached.h, NULL: the page cache itself. Does the range count as cached (the
      * feeder's thread)? What can be had of it without waiting (any thread)? */

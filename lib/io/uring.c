@@ -25,19 +25,28 @@
 
 #define EXTRA_ENTRIES 2 // the poll of the wake-up descriptor, a cancellation
 #define MIN_DEPTH 4
-#define WORKERS_MAX 16   // of the kernel, for reads that block
-#define MAX_BUFFERS 1024 // UIO_MAXIOV
+#define WORKERS_MAX 16 // of the kernel, for reads that block
+#define MAX_PIECES 512 // of registered memory; UIO_MAXIOV is 1,024
 #define TEST_BYTES 65536
 #define BROKEN_AFTER_NS (5 * (int64_t)1000000000)
 
 /* user_data of what is no read; reads have the address of their struct. */
 enum { TAG_WAKE = 1, TAG_CANCEL = 2 };
 
+/* Memory that is registered in pieces of one size, from its beginning as far as its pages are there:
+ * registering what nobody has touched yet would populate it. */
+struct region {
+    struct fl_io_region memory;
+    unsigned first;       // slot of its first piece
+    unsigned n, n_pieces; // pieces registered, and in all
+};
+
 struct uring {
     struct io_uring ring;
     struct fl_io_info info;
-    struct fl_io_region *buffers; // registered pieces, in order of their slots
-    unsigned n_buffers;
+    struct region *regions;
+    unsigned n_regions;
+    size_t piece;
     unsigned n_files;
     unsigned flags;                          // IORING_SETUP_* that the kernel took
     unsigned inflight;                       // reads submitted and not reaped
@@ -117,18 +126,30 @@ static void register_files(struct uring *u, unsigned n)
     u->info.files = true;
 }
 
-static unsigned cut_in_pieces(const struct fl_io_cfg *cfg, struct fl_io_region *out)
+static unsigned pieces_of(size_t bytes, size_t piece)
 {
-    unsigned n = 0;
+    return (unsigned)((bytes + piece - 1) / piece);
+}
 
-    for (unsigned i = 0; i < cfg->n_regions; i++)
-        for (size_t at = 0; at < cfg->regions[i].bytes; at += FL_PIECE_BYTES) {
-            const size_t left = cfg->regions[i].bytes - at;
-            if (n == MAX_BUFFERS)
-                return n;
-            out[n++] = (struct fl_io_region){ cfg->regions[i].base + at,
-                                              left < FL_PIECE_BYTES ? left : FL_PIECE_BYTES };
+/* Lay the regions out in slots. Returns the number of slots. */
+static unsigned cut_in_pieces(struct uring *u, const struct fl_io_cfg *cfg)
+{
+    unsigned n;
+
+    u->piece = FL_FIRST_BYTES;
+    do {
+        n = 0;
+        for (unsigned i = 0; i < cfg->n_regions; i++) {
+            const unsigned pieces = pieces_of(cfg->regions[i].bytes, u->piece);
+            u->regions[i] =
+                (struct region){ .memory = cfg->regions[i], .first = n, .n_pieces = pieces };
+            n += pieces;
         }
+    } while (n > MAX_PIECES && u->piece < FL_PIECE_BYTES && (u->piece *= 2));
+    while (n > MAX_PIECES) { // more than half a TiB: what fits
+        n -= u->regions[u->n_regions - 1].n_pieces;
+        u->n_regions--;
+    }
     return n;
 }
 
@@ -144,32 +165,108 @@ static void note_memlock(struct uring *u, int err, uint64_t wanted)
     add_note(u, what, err);
 }
 
-static int register_buffers(struct uring *u, const struct fl_io_cfg *cfg)
+/* Piece i of a region: its memory. */
+static struct iovec piece_at(const struct uring *u, const struct region *g, unsigned i)
+{
+    const size_t at = i * u->piece, left = g->memory.bytes - at;
+
+    return (struct iovec){ g->memory.base + at, left < u->piece ? left : u->piece };
+}
+
+/* Before Linux 5.19 a table of buffers is registered whole, or not at all. */
+static int register_whole(struct uring *u, unsigned n)
+{
+    struct iovec *v = calloc(n, sizeof(*v));
+    int err = v ? 0 : -ENOMEM;
+
+    for (unsigned i = 0; i < u->n_regions && v; i++)
+        for (unsigned k = 0; k < u->regions[i].n_pieces; k++)
+            v[u->regions[i].first + k] = piece_at(u, &u->regions[i], k);
+    if (v)
+        err = io_uring_register_buffers(&u->ring, v, n);
+    free(v);
+    for (unsigned i = 0; i < u->n_regions && !err; i++)
+        u->regions[i].n = u->regions[i].n_pieces;
+    return err;
+}
+
+static uint64_t bytes_of(const struct uring *u)
 {
     uint64_t bytes = 0;
 
+    for (unsigned i = 0; i < u->n_regions; i++)
+        bytes += u->regions[i].memory.bytes;
+    return bytes;
+}
+
+/* Register the pieces whose pages are there by now. 0, or why that was refused. */
+static int register_touched(struct uring *u)
+{
+    for (unsigned i = 0; i < u->n_regions; i++) {
+        struct region *g = &u->regions[i];
+        const size_t touched = g->memory.touched
+                                   ? atomic_load_explicit(g->memory.touched, memory_order_acquire)
+                                   : g->memory.bytes;
+        for (; g->n < g->n_pieces; g->n++) {
+            struct iovec v = piece_at(u, g, g->n);
+            __u64 tag = 0;
+            if (g->n * u->piece + v.iov_len > touched)
+                break;
+            const int n =
+                io_uring_register_buffers_update_tag(&u->ring, g->first + g->n, &v, &tag, 1);
+            if (n != 1)
+                return n < 0 ? n : -EIO;
+        }
+    }
+    return 0;
+}
+
+static bool all_registered(const struct uring *u)
+{
+    for (unsigned i = 0; i < u->n_regions; i++)
+        if (u->regions[i].n < u->regions[i].n_pieces)
+            return false;
+    return true;
+}
+
+/* What is registered by now is all there will be. */
+static void stop_registering(struct uring *u)
+{
+    for (unsigned i = 0; i < u->n_regions; i++)
+        u->regions[i].n_pieces = u->regions[i].n;
+}
+
+static int register_buffers(struct uring *u, const struct fl_io_cfg *cfg)
+{
     if (!cfg->n_regions)
         return 0;
-    u->buffers = calloc(MAX_BUFFERS, sizeof(*u->buffers));
-    struct iovec *v = calloc(MAX_BUFFERS, sizeof(*v));
-    if (!u->buffers || !v) {
-        free(v);
+    u->regions = calloc(cfg->n_regions, sizeof(*u->regions));
+    if (!u->regions)
         return fl_err(FL_ERR(ENOMEM), FL_STAGE_READ,
                       "no memory for the table of registered buffers");
+    u->n_regions = cfg->n_regions;
+    const unsigned n = cut_in_pieces(u, cfg);
+    int err = io_uring_register_buffers_sparse(&u->ring, n); // Linux 5.19
+    err = err == -EINVAL ? register_whole(u, n) : err ? err : register_touched(u);
+    u->info.buffers = u->n_regions && u->regions[0].n;
+    if (err) {
+        note_memlock(u, err, bytes_of(u));
+        stop_registering(u);
     }
-    const unsigned n = cut_in_pieces(cfg, u->buffers);
-    for (unsigned i = 0; i < n; i++) {
-        v[i] = (struct iovec){ u->buffers[i].base, u->buffers[i].bytes };
-        bytes += u->buffers[i].bytes;
-    }
-    const int err = io_uring_register_buffers(&u->ring, v, n);
-    free(v);
-    if (err)
-        note_memlock(u, err, bytes);
-    else
-        u->n_buffers = n;
-    u->info.buffers = !err;
     return 0;
+}
+
+/* Later: the memory has been touched further. */
+static bool uring_grow(struct fl_io *io)
+{
+    struct uring *u = (struct uring *)io;
+    const int err = register_touched(u);
+
+    if (err) {
+        add_note(u, "not all buffers registered", err);
+        stop_registering(u);
+    }
+    return !all_registered(u);
 }
 
 static int refused(int err)
@@ -189,7 +286,7 @@ static void uring_free(struct uring *u)
 {
     if (u->wake_fd >= 0)
         close(u->wake_fd);
-    free(u->buffers);
+    free(u->regions);
     free(u);
 }
 
@@ -423,10 +520,14 @@ static int uring_find_buffer(const struct fl_io *io, const uint8_t *buf, size_t 
 {
     const struct uring *u = (const struct uring *)io;
 
-    for (unsigned i = 0; i < u->n_buffers; i++) {
-        const struct fl_io_region *b = &u->buffers[i];
-        if (buf >= b->base && buf + bytes <= b->base + b->bytes)
-            return (int)i;
+    for (unsigned i = 0; i < u->n_regions; i++) {
+        const struct region *g = &u->regions[i];
+        const uint8_t *base = g->memory.base;
+        if (buf < base || buf + bytes > base + g->memory.bytes)
+            continue;
+        const size_t k = (size_t)(buf - base) / u->piece;
+        const bool within = k == (size_t)(buf + bytes - 1 - base) / u->piece;
+        return within && k < g->n ? (int)(g->first + k) : -1;
     }
     return -1;
 }
@@ -449,7 +550,8 @@ static int64_t read_once(struct uring *u, struct fl_io_op *op)
  * went wrong. */
 static int test_buffers(struct uring *u, int fd, uint64_t size)
 {
-    const struct fl_io_region b = u->buffers[0];
+    const struct iovec v = piece_at(u, &u->regions[0], 0);
+    const struct fl_io_region b = { .base = v.iov_base, .bytes = v.iov_len };
     const uint32_t length = b.bytes < 2 * TEST_BYTES ? 4096 : TEST_BYTES;
     const size_t at[] = { 0, b.bytes / 2 / 4096 * 4096 - length / 8192 * 4096,
                           b.bytes / 3 / 512 * 512, (b.bytes - length) / 4096 * 4096 };
@@ -503,7 +605,9 @@ static int uring_start(struct fl_io *io, int fd, uint64_t size)
     err = test_buffers(u, fd, size);
     if (err) {
         io_uring_unregister_buffers(&u->ring);
-        u->n_buffers = 0;
+        for (unsigned i = 0; i < u->n_regions; i++)
+            u->regions[i].n = 0;
+        stop_registering(u);
         u->info.buffers = false;
         add_note(u, "registered buffers failed their test", err);
     }
@@ -531,7 +635,7 @@ static bool uring_close(struct fl_io *io)
     const bool drained = !u->inflight;
 
     if (drained) {
-        if (u->n_buffers)
+        if (u->info.buffers)
             io_uring_unregister_buffers(&u->ring);
         if (u->n_files)
             io_uring_unregister_files(&u->ring);
@@ -559,4 +663,5 @@ const struct fl_io_ops fl_io_uring = {
     .cancel = uring_cancel,
     .close = uring_close,
     .info = uring_info,
+    .grow = uring_grow,
 };

@@ -55,6 +55,47 @@ static void test_slab(void)
     T_EQ(b.used, 0);
 }
 
+static void *write_rows(void *arg)
+{
+    struct fl_slab *slab = arg;
+    static _Atomic size_t next;
+
+    for (size_t at; (at = atomic_fetch_add(&next, 300000)) + 300000 <= slab->bytes;) {
+        fl_slab_ahead(slab, at + 300000 + (4 << 20));
+        memset(slab->base + at, 0x5A, 300000);
+    }
+    return NULL;
+}
+
+/* Memory that comes later: what is written before, meanwhile and behind it stays. */
+static void test_lazy(void)
+{
+    const size_t bytes = (23 << 20) + 8192;
+    struct fl_budget b = { 0 };
+    struct fl_slab slab;
+    pthread_t t[3];
+
+    t_case("lazy slab");
+    T_EQ(fl_slab_open_lazy(&slab, bytes, 2 << 20, -1, &b, "a slab"), 0);
+    T_EQ(b.used, bytes);
+    T_EQ(slab.touched, 2 << 20);
+    for (size_t i = 0; i < T_LEN(t); i++)
+        T_EQ(pthread_create(&t[i], NULL, write_rows, &slab), 0);
+    for (size_t upto = 3 << 20; slab.touched < bytes; upto += 3 << 20)
+        T_EQ(fl_slab_touch(&slab, upto), 0);
+    for (size_t i = 0; i < T_LEN(t); i++)
+        pthread_join(t[i], NULL);
+    T_OK(slab.claimed >= bytes);
+    size_t wrong = 0;
+    for (size_t i = 0; i < bytes / 300000 * 300000; i++)
+        wrong += slab.base[i] != 0x5A;
+    T_EQ(wrong, 0);
+    T_EQ(fl_slab_touch(&slab, 2 * bytes), 0);
+    fl_slab_ahead(&slab, SIZE_MAX);
+    fl_slab_close(&slab);
+    T_EQ(b.used, 0);
+}
+
 /* A child does not see the slab: touching it is a fault, so ask the kernel instead. */
 static void test_slab_not_forked(void)
 {
@@ -81,7 +122,7 @@ static void test_arena_ring(void)
     struct fl_block *b[8];
 
     t_case("arena ring");
-    T_EQ(fl_ring_open(&a, 64 << 10, -1, NULL, NULL, NULL), 0);
+    T_EQ(fl_ring_open(&a, 64 << 10, -1, false, NULL, NULL, NULL), 0);
     T_OK(!fl_ring_alloc(&a, (64 << 10) + 1, 1));
     T_OK((b[0] = fl_ring_alloc(&a, 64 << 10, 4096)) != NULL);
     T_OK(!fl_ring_alloc(&a, 1, 1));
@@ -116,7 +157,7 @@ static void test_arena_undo(void)
     struct fl_ring a;
 
     t_case("arena undo");
-    T_EQ(fl_ring_open(&a, 1 << 20, -1, NULL, NULL, NULL), 0);
+    T_EQ(fl_ring_open(&a, 1 << 20, -1, false, NULL, NULL, NULL), 0);
     struct fl_block *first = fl_ring_alloc(&a, 1000, 512);
     const struct fl_ring_mark m = fl_ring_mark(&a);
     T_OK(fl_ring_grow(&a, first, 3000));
@@ -139,7 +180,7 @@ static void test_arena_descriptors(void)
     struct fl_block *b[256];
 
     t_case("arena runs out of descriptors before bytes");
-    T_EQ(fl_ring_open(&a, 64 << 10, -1, NULL, NULL, NULL), 0);
+    T_EQ(fl_ring_open(&a, 64 << 10, -1, false, NULL, NULL, NULL), 0);
     for (int i = 0; i < 256; i++)
         T_OK((b[i] = fl_ring_alloc(&a, i % 2 ? 16 : 0, 1)) != NULL);
     T_OK(!fl_ring_alloc(&a, 16, 1));
@@ -225,7 +266,7 @@ static void test_arena_threads(void)
     pthread_t threads[2];
 
     t_case("arena with two threads that free");
-    T_EQ(fl_ring_open(&a, 64 << 10, -1, NULL, wake, &s), 0);
+    T_EQ(fl_ring_open(&a, 64 << 10, -1, false, NULL, wake, &s), 0);
     for (size_t i = 0; i < T_LEN(threads); i++)
         T_EQ(pthread_create(&threads[i], NULL, free_blocks, &s), 0);
     for (unsigned i = 0; i < 20000; i++) {
@@ -255,6 +296,7 @@ int main(void)
 {
     test_budget();
     test_slab();
+    test_lazy();
     test_slab_not_forked();
     test_arena_ring();
     test_arena_undo();

@@ -47,7 +47,7 @@ static void warm(void)
     close(fd);
 }
 
-static FlLoader *open_loader(FlDataset *ds, int workers, FlIo io)
+static FlLoader *open_loader(FlDataset *ds, int workers, FlIo io, uint64_t read_bytes)
 {
     static const int64_t shape[] = { RAW };
     FlConfig cfg = FL_CONFIG_DEFAULT;
@@ -57,7 +57,7 @@ static FlLoader *open_loader(FlDataset *ds, int workers, FlIo io)
     cfg.shuffle = FL_SHUFFLE_GLOBAL;
     cfg.seed = 3;
     cfg.n_workers = workers;
-    cfg.read_bytes = 1 << 20;
+    cfg.read_bytes = read_bytes;
     cfg.direct = FL_OFF;
     cfg.io = io;
     fl_config_raw(&cfg, "bin", FL_U8, 1, shape);
@@ -124,14 +124,14 @@ static void test(FlIo io, bool evicting)
     pthread_t t;
 
     T_EQ(fl_dataset_open(&ds, dir, NULL), 0);
-    FlLoader *l = open_loader(ds, 0, FL_IO_PREAD); // the oracle: no threads, nothing lent
+    FlLoader *l = open_loader(ds, 0, FL_IO_PREAD, 1 << 20); // the oracle: no threads, nothing lent
     T_EQ(take(l, 0, BATCHES, all, false), BATCHES);
     fl_loader_close(&l);
     warm();
     atomic_store(&over, false);
     if (evicting)
         T_EQ(pthread_create(&t, NULL, evict, NULL), 0);
-    l = open_loader(ds, 3, io);
+    l = open_loader(ds, 3, io, 1 << 20);
     take(l, 0, 17, all, true);
     const int size = fl_loader_state(l, state, sizeof(state));
     T_OK(size > 0);
@@ -152,6 +152,24 @@ static void test(FlIo io, bool evicting)
     fl_dataset_close(&ds);
 }
 
+/* The high-water mark is what was in use, not what was allocated. */
+static void test_high_water(void)
+{
+    uint64_t hashes[6];
+    FlLoaderStats st = { .struct_size = sizeof(st) };
+    FlDataset *ds = NULL;
+
+    T_EQ(fl_dataset_open(&ds, dir, NULL), 0);
+    FlLoader *l = open_loader(ds, 2, FL_IO_AUTO, 64 << 20);
+    take(l, 0, 6, hashes, false);
+    T_EQ(fl_loader_stats(l, &st), 0);
+    T_OK(st.memory_budget > 64 << 20);
+    T_OK(st.memory_high_water < st.memory_budget - (50 << 20));
+    T_OK(st.memory_high_water > 10 * RAW + 5 * RAW); // a slot, and half a batch on its way
+    fl_loader_close(&l);
+    fl_dataset_close(&ds);
+}
+
 int main(void)
 {
     ms_temp(dir, sizeof(dir), "cached");
@@ -163,6 +181,8 @@ int main(void)
     t_case("evicted meanwhile");
     test(FL_IO_AUTO, true);
     test(FL_IO_PREAD, true);
+    t_case("high-water mark");
+    test_high_water();
     ms_remove(dir);
     return t_done();
 }

@@ -2,6 +2,7 @@
 /* The same bytes from every backend, in every mode. */
 #define _GNU_SOURCE
 #include "read_fixture.h"
+#include "read_state.h"
 
 static const struct fl_io_faults no_faults;
 
@@ -22,6 +23,7 @@ static const struct {
     { "pread, one thread", { .io = FL_IO_PREAD, .threads = 1, .depth = 2 } },
     { "pread in the caller's thread", { .io = FL_IO_PREAD, .inline_reads = true } },
     { "automatic", { .io = FL_IO_AUTO } },
+    { "memory that comes later", { .io = FL_IO_AUTO, .lazy = true, .bytes = 40 << 20 } },
     { "pieces kept for neighbours", { .io = FL_IO_AUTO, .around = 65536 } },
     { "pieces kept, small memory", { .io = FL_IO_AUTO, .around = 65536, .bytes = 4000000 } },
     { "pieces kept, direct", { .io = FL_IO_AUTO, .around = 16384, .direct = FL_ON } },
@@ -32,6 +34,46 @@ static const struct {
       { .io = FL_IO_AUTO, .direct = FL_OFF, .lend = true, .around = 65536 } },
     { "memory", { .faults = &no_faults } },
 };
+
+/* Buffers are registered as far as their memory has been touched, and the rest when it is. */
+static void test_grow(struct fx *fx)
+{
+    struct fl_read_cfg cfg = fx_cfg(fx);
+    struct fl_read *r = NULL;
+    FlLoaderStats st = { 0 };
+
+    t_case("registered piece by piece");
+    cfg.io = FL_IO_URING;
+    cfg.direct = FL_OFF;
+    cfg.lazy = true;
+    cfg.bytes = 3 * FL_FIRST_BYTES + 4096;
+    const int err = fl_read_open(&r, &cfg);
+    if (err && fx_no_uring(err))
+        return;
+    T_EQ(err, 0);
+    T_EQ(fx_run(fx, r, 50, 1, fx_draw), 50);
+    fl_read_stats(r, &st);
+    uint8_t *base = r->arena.slab.base;
+    if (st.io_registered & 2) {
+        T_EQ(r->ops->find_buffer(r->io, base + FL_FIRST_BYTES - 4096, 4096), 0);
+        T_EQ(r->ops->find_buffer(r->io, base + FL_FIRST_BYTES - 4096, 8192), -1); // in two pieces
+        T_EQ(r->ops->find_buffer(r->io, base + FL_FIRST_BYTES, 4096), -1);
+        T_OK(r->growing);
+    }
+    T_OK(fl_read_touch(r, FL_FIRST_BYTES));
+    while (fl_read_touch(r, 5 << 20))
+        ;
+    T_EQ(r->arena.slab.touched, r->arena.slab.bytes);
+    T_EQ(fx_run(fx, r, 300, 2, fx_draw), 300);
+    fl_read_stats(r, &st);
+    if (st.io_registered & 2) {
+        T_EQ(r->ops->find_buffer(r->io, base + FL_FIRST_BYTES, 4096), 1);
+        T_EQ(r->ops->find_buffer(r->io, base + 3 * FL_FIRST_BYTES, 4096), 3);
+        T_EQ(r->ops->find_buffer(r->io, base + 3 * FL_FIRST_BYTES, 4097), -1);
+        T_OK(!r->growing);
+    }
+    T_OK(fl_read_close(&r));
+}
 
 static void test_backends(struct fx *fx, bool cold)
 {
@@ -81,6 +123,7 @@ int main(void)
     fx_make(&fx, fx_where(), FX_FILES, 0);
     test_backends(&fx, true);
     test_backends(&fx, false);
+    test_grow(&fx);
     fx_remove(&fx);
     fx_make(&fx, "/dev/shm", FX_FILES, 0);
     test_backends(&fx, false);

@@ -378,7 +378,7 @@ static void test_dst(struct fx *fx, FlSwitch direct, FlIo io)
 
     t_case(direct == FL_ON ? "straight to the row, direct" : "straight to the row, buffered");
     T_EQ(fl_slab_open(&slab, 1 << 20, -1, NULL, "rows"), 0);
-    const struct fl_io_region region = { slab.base, slab.bytes };
+    const struct fl_io_region region = { .base = slab.base, .bytes = slab.bytes };
     cfg.direct = direct;
     cfg.io = io;
     cfg.regions = &region;
