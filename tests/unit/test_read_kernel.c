@@ -172,28 +172,58 @@ static void enter_eperm(struct fx *fx)
     T_EQ(h.warnings, 1);
 }
 
-/* No registered buffers or files: io_uring works on without. The opcode is the second argument. */
+/* io_uring_register() with this opcode, its second argument. */
+#define NO_REGISTER(opcode, errno_)                                                                \
+    {                                                                                              \
+        .nr = SYSCALL_REGISTER, .err = (errno_), .arg = 1, .mask = UINT32_MAX, .value = (opcode)   \
+    }
+#define OP_BUFFERS 0
+#define OP_FILES2 13
+#define OP_BUFFERS2 15
+#define OP_BUFFERS_UPDATE 16
+
+/* No registered buffers or files: io_uring works on without. */
 static void register_refused(struct fx *fx)
 {
-    const struct refusal list[] = {
-        { .nr = SYSCALL_REGISTER,
-          .err = ENOMEM,
-          .arg = 1,
-          .mask = UINT32_MAX,
-          .value = 0 }, // buffers
-        { .nr = SYSCALL_REGISTER,
-          .err = EINVAL,
-          .arg = 1,
-          .mask = UINT32_MAX,
-          .value = 13 }, // files
-    };
-    if (!refuse(list, 2))
+    const struct refusal list[] = { NO_REGISTER(OP_BUFFERS, ENOMEM),
+                                    NO_REGISTER(OP_BUFFERS2, EINVAL),
+                                    NO_REGISTER(OP_FILES2, EINVAL) };
+    if (!refuse(list, 3))
         return;
     const FlLoaderStats st = all_is_well(fx, fx_cfg(fx), NULL);
     if (!strcmp(st.io_backend, "pread"))
         return; // this machine has no io_uring to begin with
     T_EQ(st.io_registered, 0);
     T_HAS(st.io_reason, "RLIMIT_MEMLOCK");
+}
+
+/* The table of buffers is there, its memory is not. */
+static void update_refused(struct fx *fx)
+{
+    const struct refusal list[] = { NO_REGISTER(OP_BUFFERS_UPDATE, ENOMEM) };
+
+    if (!refuse(list, 1))
+        return;
+    const FlLoaderStats st = all_is_well(fx, fx_cfg(fx), NULL);
+    if (!strcmp(st.io_backend, "pread"))
+        return;
+    T_EQ(st.io_registered & 2, 0);
+    T_HAS(st.io_reason, "RLIMIT_MEMLOCK");
+}
+
+/* Before Linux 5.19 all buffers are registered at once. */
+static void register_whole(struct fx *fx)
+{
+    const struct refusal list[] = { NO_REGISTER(OP_BUFFERS2, EINVAL) };
+    struct fl_read_cfg cfg = fx_cfg(fx);
+
+    if (!refuse(list, 1))
+        return;
+    cfg.bytes = 20 << 20;
+    cfg.lazy = true;
+    const FlLoaderStats st = all_is_well(fx, cfg, NULL);
+    if (strcmp(st.io_backend, "pread"))
+        T_EQ(st.io_registered & 2, 2);
 }
 
 /* fcntl(fd, F_SETFL, O_DIRECT) */
@@ -476,6 +506,8 @@ int main(int argc, char **argv)
         in_child("io_uring_setup: ENOMEM", setup_enomem, &fx);
         in_child("io_uring_enter: EPERM", enter_eperm, &fx);
         in_child("nothing can be registered", register_refused, &fx);
+        in_child("no buffer can be registered", update_refused, &fx);
+        in_child("buffers all at once or not at all", register_whole, &fx);
     }
     in_child("O_DIRECT refused at open", direct_refused_at_open, &fx);
     in_child("a bad place on the drive", bad_sector, &fx);
