@@ -118,6 +118,34 @@ static int advise(const struct opening *o, int err)
     return err;
 }
 
+/* The folder of the index, to be freed. */
+static char *index_folder(const struct opening *o)
+{
+    const char *slash = strrchr(o->index_path, '/');
+
+    return slash ? strndup(o->index_path, (size_t)(slash - o->index_path) + 1) : strdup(".");
+}
+
+/* Nobody may write into the folder. To root the kernel says otherwise, but what opens a dataset by itself
+ * should not use that: whoever took the bits away meant it. */
+static bool protected(const struct opening *o)
+{
+    char *folder = index_folder(o);
+    struct stat st;
+    const bool is = folder && !stat(folder, &st) && !(st.st_mode & 0222);
+
+    free(folder);
+    return is;
+}
+
+static int write_index(const struct opening *o, struct fl_index_writer *w)
+{
+    if (protected(o))
+        return fl_err(FL_ERR(EACCES), FL_STAGE_PLAN, "%s: its folder is write-protected",
+                      o->index_path);
+    return fl_index_writer_write(w, o->index_path, NULL);
+}
+
 /* Build the index in memory, write it if that can be done, open it. */
 static int build_index(struct opening *o)
 {
@@ -126,7 +154,7 @@ static int build_index(struct opening *o)
     size_t size = 0;
     int err = fl_build(&w, o->path, &o->opt, &o->log);
 
-    if (!err && !fl_index_writer_write(w, o->index_path, NULL)) {
+    if (!err && !write_index(o, w)) {
         fl_index_writer_free(&w);
         return fl_index_open(&o->ix, o->index_path, o->opt.index_cache);
     }
@@ -163,9 +191,7 @@ static int wait_for_other(struct opening *o, int fd)
  * itself, so nothing is left behind; a file system without locks lets them all build. */
 static int build_once(struct opening *o)
 {
-    char *slash = strrchr(o->index_path, '/');
-    char *folder =
-        slash ? strndup(o->index_path, (size_t)(slash - o->index_path) + 1) : strdup(".");
+    char *folder = index_folder(o);
     const int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     int err = FL_ERR(ENOENT);
 
@@ -194,7 +220,8 @@ static int find_index(struct opening *o)
         return err;
     if (!(err = try_index(o))) {
         // The comparison need not be made again at the next open; if the times cannot be written, it is.
-        if (o->mtimes && o->opt.index == FL_INDEX_AUTO && !fl_index_retime(o->ix, o->mtimes))
+        if (o->mtimes && o->opt.index == FL_INDEX_AUTO && !protected(o) &&
+            !fl_index_retime(o->ix, o->mtimes))
             fl_log(&o->log, FL_LOG_INFO, "%s has the archives' new times now", o->index_path);
         return 0;
     }

@@ -366,6 +366,20 @@ static void test_odd_ends(void)
     fl_dataset_close(&ds);
     T_OK(!exists("memory/index.fli"));
 
+    t_case("nothing is written into a folder that nobody may write to, not even by root");
+    make_shard("sealed", 0, 3, 0, "text");
+    opt = (FlDatasetOptions)FL_DATASET_OPTIONS_DEFAULT;
+    opt.log = note;
+    opt.log_cookie = &m;
+    T_EQ(chmod(at("sealed"), 0555), 0);
+    T_EQ(fl_dataset_open(&ds, at("sealed"), &opt), 0);
+    T_EQ(fl_dataset_read(ds, 2, 2, buf, sizeof(buf), &len), 0);
+    fl_dataset_close(&ds);
+    T_OK(!exists("sealed/index.fli"));
+    T_HAS(m.warning, geteuid() ? "is kept in memory only" : "write-protected");
+    T_EQ(fl_index_build(at("sealed"), NULL) == 0, !geteuid()); // asked for: whoever may, may
+    T_EQ(chmod(at("sealed"), 0755), 0);
+
     t_case("progress tells the end");
     opt = (FlDatasetOptions)FL_DATASET_OPTIONS_DEFAULT;
     opt.progress = stop_at_once;
