@@ -143,8 +143,9 @@ static bool copy(struct fl_read *r, struct fl_extent *x)
                                                               ? bytes - x->issued
                                                               : FL_READ_OP_BYTES),
                                      .buf = x->mem + x->issued };
-        const int64_t n = r->ops->copy ? r->ops->copy(r->io, &op)
-                                       : fl_cached_read(op.fd, op.buf, op.length, op.offset);
+        const int64_t n = r->ops->copy
+                              ? r->ops->copy(r->io, &op)
+                              : fl_cached_read(op.fd, x->file->how, op.buf, op.length, op.offset);
         if (n == -EINTR)
             continue;
         if (n <= 0)

@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define SYSCALL_CACHESTAT 451 // Linux 6.5, the same number on every architecture
+#define TMPFS 0x01021994
 #define WINDOWS 16
 #define WINDOW_BYTES 65536
 
@@ -42,23 +44,28 @@ static int64_t touch(int fd, uint64_t offset)
 {
     uint8_t byte;
 
-    return fl_cached_read(fd, &byte, 1, offset);
+    return fl_cached_read(fd, FL_CACHED_NOWAIT, &byte, 1, offset);
 }
 
-int64_t fl_cached_read(int fd, uint8_t *buf, uint64_t length, uint64_t offset)
+int64_t fl_cached_read(int fd, enum fl_cached_how how, uint8_t *buf, uint64_t length,
+                       uint64_t offset)
 {
     const struct iovec v = { .iov_base = buf, .iov_len = (size_t)length };
-    const ssize_t n = preadv2(fd, &v, 1, (off_t)offset, RWF_NOWAIT);
+    const int flags = how == FL_CACHED_MEMORY ? 0 : RWF_NOWAIT; // tmpfs does not know it
+    const ssize_t n = preadv2(fd, &v, 1, (off_t)offset, flags);
 
     return n < 0 ? -errno : n;
 }
 
 enum fl_cached_how fl_cached_how(int fd)
 {
-    const int64_t got = touch(fd, 0);
+    struct statfs fs;
 
+    if (!fstatfs(fd, &fs) && fs.f_type == TMPFS)
+        return FL_CACHED_MEMORY;
+    const int64_t got = touch(fd, 0);
     if (got < 0 && got != -EAGAIN)
-        return FL_CACHED_NEVER; // EOPNOTSUPP: FUSE, some network file systems
+        return FL_CACHED_NEVER; // EOPNOTSUPP: FUSE, overlayfs, some network file systems
     return pages_cached(fd, 0, 1) < 0 ? FL_CACHED_NOWAIT : FL_CACHED_STAT;
 }
 
@@ -66,6 +73,8 @@ int fl_cached(int fd, enum fl_cached_how how, uint64_t offset, uint64_t length)
 {
     if (how == FL_CACHED_STAT)
         return pages_cached(fd, offset, length) >= (int64_t)pages_of(offset, length);
+    if (how == FL_CACHED_MEMORY)
+        return 1;
     return how == FL_CACHED_NOWAIT && touch(fd, offset + length - 1) == 1 &&
            (pages_of(offset, length) == 1 || touch(fd, offset) == 1);
 }
