@@ -132,8 +132,9 @@ static int open_read(struct fl_pipeline *p)
         .around = c->shuffle == FL_SHUFFLE_BLOCK
                       ? (uint64_t)c->block_bytes / 4
                       : 0, // of a block that two pieces share, less is read twice
-        .inline_reads = p->settings->inline_all && c->io != FL_IO_URING,
-        .lend = p->n_workers > 1, // one worker alone gains more from a thread that reads ahead
+        .inline_reads =
+            p->settings->inline_all, // io = uring: the ring is the callers', one at a time
+        .lend = p->n_workers > 1,    // one worker alone gains more from a thread that reads ahead
         .lazy = p->pool->lazy,
         .numa_node = p->settings->numa_node,
         .faults = p->settings->faults,

@@ -114,6 +114,9 @@ void fl_pipeline_stats(struct fl_pipeline *p, FlLoaderStats *out);
 /* The read stage's view of the dataset. */
 struct fl_read_source fl_feed_source(struct fl_pipeline *p);
 
+/* Path of one of its containers. Any thread. Negative: it has none. */
+int fl_feed_path(const struct fl_pipeline *p, uint32_t container, char *path, size_t size);
+
 /* Thread body. */
 void *fl_feed_run(void *pipeline);
 

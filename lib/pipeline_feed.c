@@ -46,6 +46,13 @@ static int check(void *ctx, uint32_t id, int fd, FlError *err)
     return fl_dataset_check_container(part->ds, id, fd, err);
 }
 
+int fl_feed_path(const struct fl_pipeline *p, uint32_t id, char *path, size_t size)
+{
+    const struct fl_part *part = part_of(p, &id);
+
+    return (int)fl_dataset_container_path(part->ds, id, path, size);
+}
+
 struct fl_read_source fl_feed_source(struct fl_pipeline *p)
 {
     const struct fl_part *last = &p->settings->parts[p->settings->n_parts - 1];

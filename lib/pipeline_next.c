@@ -110,6 +110,25 @@ static bool pump(struct fl_pipeline *p)
     return s != NULL || fl_read_pending(p->read);
 }
 
+/* No batch for too long, and the read stage has not said why: it cannot while it opens a file. */
+static int stalled(struct fl_pipeline *p, int64_t waited)
+{
+    const int64_t limit = p->settings->cfg.stall_timeout_ms, opening = fl_read_opening(p->read);
+    const FlStage stage = opening >= 0 ? FL_STAGE_READ : where_is(p);
+    char path[4096];
+
+    if (opening < 0 || fl_feed_path(p, (uint32_t)opening, path, sizeof(path)) < 0)
+        return fl_err(FL_ERR(ETIMEDOUT), stage,
+                      "no batch for %lld ms (stall_timeout_ms is %lld): it is in stage %s",
+                      (long long)(waited / 1000000), (long long)limit, fl_stage_name(stage));
+    const int code = fl_err(FL_ERR(ETIMEDOUT), stage,
+                            "%.300s: opening it has not returned, no batch for %lld ms "
+                            "(stall_timeout_ms is %lld)",
+                            path, (long long)(waited / 1000000), (long long)limit);
+    fl_err_at(fl_err_slot(), path, 0);
+    return code;
+}
+
 /* Reasons not to go on waiting. Under the lock. */
 static int give_up(struct fl_pipeline *p, int64_t waited, int64_t deadline)
 {
@@ -129,12 +148,8 @@ static int give_up(struct fl_pipeline *p, int64_t waited, int64_t deadline)
                       "%u batches are held; release one, or raise %s (now %u)", p->pool->held,
                       p->device ? "device_slots" : "host_slots", n_outputs(p->pool));
     if (limit > 0 &&
-        waited > 2 * limit * 1000000) { // twice: the read stage knows more, let it speak first
-        const FlStage stage = where_is(p);
-        return fl_err(FL_ERR(ETIMEDOUT), stage,
-                      "no batch for %lld ms (stall_timeout_ms is %lld): it is in stage %s",
-                      (long long)(waited / 1000000), (long long)limit, fl_stage_name(stage));
-    }
+        waited > 2 * limit * 1000000) // twice: the read stage knows more, it speaks first
+        return stalled(p, waited);
     if (fl_now_ns() >= deadline)
         return FL_ERR(EAGAIN);
     return 0;

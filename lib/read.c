@@ -443,6 +443,11 @@ unsigned fl_read_pending(const struct fl_read *r)
     return r->pending + !!atomic_load_explicit(&r->returned, memory_order_relaxed);
 }
 
+int64_t fl_read_opening(const struct fl_read *r)
+{
+    return atomic_load_explicit(&r->files.opening, memory_order_relaxed) - 1;
+}
+
 void fl_read_release(struct fl_sample *s)
 {
     fl_cached_drop(s);

@@ -101,6 +101,10 @@ void fl_read_settle(struct fl_read_req *req);
  * lower bound while others copy). Feeder only. */
 unsigned fl_read_pending(const struct fl_read *r);
 
+/* The container that is being opened right now, -1: none. Opening cannot be interrupted; this is to
+ * name what a stalled loader waits for. Any thread. */
+int64_t fl_read_opening(const struct fl_read *r);
+
 /* Fill the reading part of *out and its stages[FL_STAGE_READ]. Any thread. */
 void fl_read_stats(const struct fl_read *r, FlLoaderStats *out);
 

@@ -295,11 +295,11 @@ static int container_of(struct fl_files *f, uint32_t id, struct fl_container *c,
     return f->cfg.source.container(f->cfg.source.ctx, id, c, err);
 }
 
+static int open_file(struct fl_files *f, uint32_t container, struct fl_file **out, FlError *err);
+
 int fl_files_get(struct fl_files *f, uint32_t container, struct fl_file **out, FlError *err)
 {
     struct fl_file *file = find(f, container);
-    struct fl_container c;
-    struct stat_dio st;
 
     if (file) {
         if (f->newest != file->slot + 1) {
@@ -311,7 +311,20 @@ int fl_files_get(struct fl_files *f, uint32_t container, struct fl_file **out, F
         *out = file;
         return 0;
     }
+    // A network file system may take its time here: let others see what we are at.
+    atomic_store_explicit(&f->opening, (int64_t)container + 1, memory_order_relaxed);
+    const int code = open_file(f, container, out, err);
+    atomic_store_explicit(&f->opening, 0, memory_order_relaxed);
+    return code;
+}
+
+static int open_file(struct fl_files *f, uint32_t container, struct fl_file **out, FlError *err)
+{
+    struct fl_file *file;
+    struct fl_container c;
+    struct stat_dio st;
     int code = container_of(f, container, &c, err);
+
     if (code)
         return code;
     if (f->n_used >= f->max && !evict(f))

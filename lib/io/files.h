@@ -67,6 +67,7 @@ struct fl_files {
     unsigned n_table, n_buckets, n_used, max;
     uint32_t newest, oldest, spare; // place + 1, 0: none
     int64_t opened;                 // files ever opened
+    _Atomic int64_t opening;        // container that is being opened right now, and 1; 0: none
     int64_t n_direct, n_buffered;   // of these
     char note[120]; // why a file is buffered though direct was not FL_OFF; the first reason found
 };

@@ -152,6 +152,51 @@ static void test(FlIo io, bool evicting)
     fl_dataset_close(&ds);
 }
 
+struct turn {
+    FlLoader *l;
+    int64_t at;
+    uint64_t *all;
+};
+
+static void *take_one(void *arg)
+{
+    struct turn *t = arg;
+
+    t->at = take(t->l, t->at, 1, t->all, true);
+    return NULL;
+}
+
+/* io = uring without workers: the ring is used by whoever calls, even if it is another thread each time. */
+static void test_callers_ring(void)
+{
+    static uint64_t all[2 * N / 10];
+    FlLoaderStats st = { .struct_size = sizeof(st) };
+    FlDataset *ds = NULL;
+    pthread_t thread;
+
+    T_EQ(fl_dataset_open(&ds, dir, NULL), 0);
+    FlLoader *l = open_loader(ds, 0, FL_IO_AUTO, 1 << 20);
+    take(l, 0, T_LEN(all), all, false);
+    T_EQ(fl_loader_stats(l, &st), 0);
+    T_STR(st.io_backend, "pread");
+    fl_loader_close(&l);
+    l = open_loader(ds, 2, FL_IO_AUTO, 1 << 20);
+    T_EQ(fl_loader_stats(l, &st), 0);
+    fl_loader_close(&l);
+    if (!strcmp(st.io_backend, "io_uring")) {
+        l = open_loader(ds, 0, FL_IO_URING, 1 << 20);
+        struct turn t = { l, 0, all };
+        while (t.at < (int64_t)T_LEN(all)) {
+            T_EQ(pthread_create(&thread, NULL, take_one, &t), 0);
+            pthread_join(thread, NULL);
+        }
+        T_EQ(fl_loader_stats(l, &st), 0);
+        T_STR(st.io_backend, "io_uring");
+        fl_loader_close(&l);
+    }
+    fl_dataset_close(&ds);
+}
+
 /* The high-water mark is what was in use, not what was allocated. */
 static void test_high_water(void)
 {
@@ -181,6 +226,8 @@ int main(void)
     t_case("evicted meanwhile");
     test(FL_IO_AUTO, true);
     test(FL_IO_PREAD, true);
+    t_case("the callers' ring");
+    test_callers_ring();
     t_case("high-water mark");
     test_high_water();
     ms_remove(dir);
