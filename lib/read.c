@@ -26,7 +26,7 @@ static unsigned or_default(unsigned value, unsigned otherwise)
 
 static void resolve(struct fl_read_cfg *c)
 {
-    c->depth = or_default(c->depth, FL_READ_DEPTH);
+    c->depth = or_default(c->depth, FL_READ_DEPTH_MAX);
     c->bytes = c->bytes ? c->bytes : FL_READ_BYTES;
     c->coalesce = c->coalesce ? c->coalesce : FL_READ_COALESCE;
     c->gap = c->gap ? c->gap : FL_READ_GAP;
@@ -219,6 +219,7 @@ int fl_read_open(struct fl_read **out, const struct fl_read_cfg *cfg)
         return fl_err(FL_ERR(ENOMEM), FL_STAGE_READ, "no memory for the read stage");
     r->cfg = *cfg;
     resolve(&r->cfg);
+    r->by_bytes = !cfg->depth;
     r->issue_end = &r->issue;
     r->done_end = &r->done;
     pthread_mutex_init(&r->io_lock, NULL);

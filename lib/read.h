@@ -35,7 +35,7 @@ struct fl_read;
 struct fl_read_cfg {
     FlIo io;
     FlSwitch direct;
-    unsigned depth;    // operations in flight; 0: 64
+    unsigned depth;    // operations in flight; 0: 64, up to 256 as long as they are short
     uint64_t bytes;    // of the arena; 0: 64 MiB
     uint64_t coalesce; // longest read that serves several requests; 0: 1 MiB; 1: do not coalesce
     uint64_t gap; // bytes between two requests worth reading rather than starting another read; 0:

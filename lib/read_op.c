@@ -20,6 +20,7 @@ static void submit(struct fl_read *r, struct fl_read_op *op)
     op->io.started = fl_now_ns();
     if (!r->inflight++)
         r->progress_ns = op->io.started;
+    r->inflight_bytes += op->io.length;
     r->unkicked++;
     fl_count_one(&r->reads);
     r->ops->submit(r->io, &op->io);
@@ -57,9 +58,16 @@ static void begin(struct fl_read *r, struct fl_read_op *op, struct fl_extent *x)
     ask(r, op);
 }
 
+/* Is the drive busy enough without another operation? */
+static bool deep_enough(const struct fl_read *r)
+{
+    return !r->op_free ||
+           (r->by_bytes && r->inflight >= FL_READ_DEPTH_MIN && r->inflight_bytes >= FL_READ_FLIGHT);
+}
+
 void fl_op_pump(struct fl_read *r)
 {
-    while (r->issue && r->op_free) {
+    while (r->issue && !deep_enough(r)) {
         struct fl_extent *x = r->issue;
         struct fl_read_op *op = r->op_free;
         if (!x->issued)
@@ -247,6 +255,7 @@ void fl_op_ended(struct fl_read *r, struct fl_read_op *op)
 
     op->inflight = false;
     r->inflight--;
+    r->inflight_bytes -= op->io.length;
     if (result < 0) {
         failed(r, op, (int)-result);
         return;

@@ -16,7 +16,11 @@
 
 #include "read.h"
 
-#define FL_READ_DEPTH 64
+/* cfg.depth = 0: as many operations as make up FL_READ_FLIGHT bytes, within these bounds. Drives want
+ * bytes in flight for long reads, and operations in flight for short ones. */
+#define FL_READ_DEPTH_MIN 64
+#define FL_READ_DEPTH_MAX 256
+#define FL_READ_FLIGHT ((uint64_t)8 << 20)
 #define FL_READ_BYTES ((uint64_t)64 << 20)
 #define FL_READ_COALESCE ((uint64_t)1 << 20)
 #define FL_READ_GAP ((uint64_t)16 << 10)
@@ -81,6 +85,8 @@ struct fl_read {
     struct fl_extent *issue, **issue_end;
     struct fl_read_op *op_table, *op_free, *op_retry;
     unsigned n_ops, inflight, unkicked;
+    bool by_bytes;           // the depth follows from the bytes in flight
+    uint64_t inflight_bytes; // asked for by operations in flight
     struct fl_sample *done, **done_end;
     struct fl_granule *granules; // a ring, in the order of their memory
     uint32_t *granule_buckets;

@@ -140,7 +140,7 @@ typedef struct FlConfig {
     FlIo io;
     FlSwitch direct;        ///< O_DIRECT; FL_AUTO: where the file system allows it and the data is not in the page cache
     uint64_t read_bytes;    ///< bytes in flight and waiting for a decoder; 0: 64 MiB or two batches, at most 1 GiB
-    int32_t depth;          ///< reads in flight; 0: 64
+    int32_t depth;          ///< reads in flight; 0: 64, up to 256 as long as they ask for less than 8 MiB together
     FlSwitch checksum;      ///< compare each field with the index's checksum; FL_AUTO: on
     int64_t stall_timeout_ms; ///< no progress for so long is FL_ERR(ETIMEDOUT); 0: never
 
