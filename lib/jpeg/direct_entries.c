@@ -38,7 +38,7 @@ static uint32_t spacing(uint32_t mcus, uint32_t mcu_width, uint32_t interval)
         for (uint32_t n = every + every / 2; n >= (want + 1) / 2; n--)
             if (interval % n == 0)
                 return n;
-    return every;
+    return every ? every : 1; // a row has one MCU at least
 }
 
 /* Counts the stuffed zeros before the reader's place, going forward only. */
