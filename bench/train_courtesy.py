@@ -22,12 +22,16 @@ import feedline as fl
 from train_resnet import Trainer, resident
 
 SETTINGS = {
-    # name: (loader's options, priority of the training stream)
-    "low": ({}, 0),
+    # name: (loader's options, priority of the training stream). CUDA's lowest priority is 0, that of ordinary
+    # streams: our kernels stand behind a step's only if the step runs on a stream of a higher one.
+    "low, training on an ordinary stream": ({}, 0),
+    "low, training on a high-priority stream": ({}, -1),
     "high": ({"gpu_priority": "high"}, 0),
     "low, 132 blocks": ({"gpu_blocks": 132}, 0),
     "low, 66 blocks": ({"gpu_blocks": 66}, 0),
-    "low, training on a high-priority stream": ({}, -1),
+    "low, 32 blocks": ({"gpu_blocks": 32}, 0),
+    "low, 16 blocks": ({"gpu_blocks": 16}, 0),
+    "low, 32 blocks, training on a high-priority stream": ({"gpu_blocks": 32}, -1),
     "CPU decode": ({"decode": "cpu"}, 0),
 }
 
@@ -62,11 +66,15 @@ def beside(own, other):
 
 
 def measure(trainer, dataset, args):
+    began = time.monotonic()
     own = resident(args.batch)
     found = {name: {"beside": [], "fed": [], "images_per_second": []} for name in SETTINGS}
     tops = []
     rate(trainer, own, args.steps, 30)  # compiles, and brings the clocks up
-    for _ in range(args.turns):
+    for turn in range(args.turns):
+        if turn and time.monotonic() - began > args.seconds:
+            print(f"{args.turns - turn} turns left out, the time is up")
+            break
         for name, (options, priority) in SETTINGS.items():
             loader, other = make_loader(dataset, args.batch, options)
             stream = torch.cuda.Stream(priority=priority) if priority else torch.cuda.current_stream()
@@ -89,7 +97,8 @@ def main():
     p.add_argument("dataset")
     p.add_argument("--model", default="resnet18")
     p.add_argument("--batch", type=int, default=256)
-    p.add_argument("--steps", type=int, default=80)
+    p.add_argument("--steps", type=int, default=60)
+    p.add_argument("--seconds", type=float, default=1e9, help="begin no turn after so long")
     p.add_argument("--turns", type=int, default=3)
     p.add_argument("--mode", default="default")
     p.add_argument("--save")
