@@ -5,11 +5,28 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "base/file.h"
 #include "index/badlist.h"
+
+/* One rank would read the list while another appends to it: their orders would differ, and nobody would know. */
+static int check_list(const struct fl_report *r, const FlConfig *cfg)
+{
+    struct stat report, list;
+
+    if (cfg->world_size < 2 || !cfg->exclude_file || fstat(r->fd, &report) ||
+        stat(cfg->exclude_file, &list) || report.st_dev != list.st_dev ||
+        report.st_ino != list.st_ino)
+        return 0;
+    return fl_err(
+        FL_ERR(EINVAL), FL_STAGE_PLAN,
+        "bad_report and exclude_file are the same file, %.200s: with several ranks one may read it "
+        "while another appends to it; give the list a name of its own",
+        cfg->bad_report);
+}
 
 int fl_report_open(struct fl_report *r, const struct fl_settings *settings,
                    const struct fl_log *log)
@@ -23,7 +40,8 @@ int fl_report_open(struct fl_report *r, const struct fl_settings *settings,
     if (r->fd < 0)
         return fl_err_file(errno, "open the report of bad samples", path);
     r->path = strdup(path);
-    return r->path ? 0 : fl_err_file(ENOMEM, "open the report of bad samples", path);
+    return r->path ? check_list(r, &settings->cfg)
+                   : fl_err_file(ENOMEM, "open the report of bad samples", path);
 }
 
 void fl_report_close(struct fl_report *r)

@@ -285,6 +285,14 @@ static void test_ranks(FlDataset *ds)
     FlConfig cfg = config(FL_BAD_RAISE, 1, NULL);
     cfg.exclude_file = path;
     T_EQ(epoch(ds, &cfg).good, N - BAD);
+    t_case("but not while it grows: ranks would read different lists");
+    FlLoader *l = NULL;
+    cfg.bad_report = path;
+    T_EQ(epoch(ds, &cfg).good, N - BAD); // one rank
+    cfg.world_size = 2;
+    T_EQ(fl_loader_open(&l, ds, &cfg), -EINVAL);
+    T_HAS(fl_last_error()->message, "bad_report and exclude_file are the same file");
+    T_HAS(fl_last_error()->message, path);
 }
 
 static int logged;
