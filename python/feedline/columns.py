@@ -36,6 +36,11 @@ def dtype_number(dtype: Any) -> int:
     return choose(DTYPES, name.rsplit(".", 1)[-1], "dtype")
 
 
+def type_name(dtype: Any) -> str:
+    """The name of an element type in any of these forms."""
+    return tuple(DTYPES)[dtype_number(dtype)]
+
+
 @dataclass(frozen=True)
 class Image:
     """A picture: decoded, cropped, resized, flipped, normalised.

@@ -324,6 +324,11 @@ class Loader:
         """Number of the epoch that the next batch belongs to."""
         return self._place()[0]
 
+    @property
+    def position(self) -> int:
+        """Samples of this epoch that are behind, those of all ranks counted."""
+        return self._place()[1]
+
     def _place(self) -> tuple[int, int]:
         return self._ahead.place() if self._ahead else self._native.position()
 
