@@ -11,25 +11,25 @@ import runpy
 import sys
 
 import feedline as fl
-from feedline import loader
 
 name = os.path.basename(sys.argv[1])
 places, first, counts = [], [], [0, 0]
-init, take = loader.Loader.__init__, loader.Loader.next
 
 
-def remembering_init(self, *args, **settings):
-    self.trains = bool(settings.get("shuffle"))
-    init(self, *args, **settings)
+def watch_loader(cls):
+    init, convert = cls.__init__, cls._convert
 
+    def remembering_init(self, *args, **settings):
+        self.trains = bool(settings.get("shuffle"))
+        init(self, *args, **settings)
 
-def remembering_next(self):
-    batch = take(self)
-    if batch is not None:
-        places.append(batch.jpg.pointer)
-        if self.trains and batch.epoch == 0:
-            first.extend(memoryview(batch.ids))
-    return batch
+    def remembering_convert(self, native):
+        places.append(native.columns[0].pointer)
+        if self.trains and native.epoch == 0:
+            first.extend(memoryview(native.ids))
+        return convert(self, native)
+
+    cls.__init__, cls._convert = remembering_init, remembering_convert
 
 
 def check(pointer):
@@ -40,15 +40,14 @@ def check(pointer):
 def watch_torch():
     import torch
 
-    def hook(module, args, kwargs):
-        for x in [*args, *kwargs.values()]:
-            if isinstance(x, torch.Tensor) and x.dim() == 4 and x.shape[1] == 3 and module.training:
-                check(x.data_ptr())
-
+    import feedline.torch
+    watch_loader(feedline.torch.Loader)
     call = torch.nn.Module.__call__
 
     def watched(self, *args, **kwargs):
-        hook(self, args, kwargs)
+        for x in [*args, *kwargs.values()]:
+            if isinstance(x, torch.Tensor) and x.dim() == 4 and x.shape[1] == 3 and self.training:
+                check(x.data_ptr())
         return call(self, *args, **kwargs)
 
     torch.nn.Module.__call__ = watched
@@ -57,6 +56,9 @@ def watch_torch():
 def watch_keras():
     os.environ["KERAS_BACKEND"] = "torch"
     import keras
+
+    import feedline.torch
+    watch_loader(feedline.torch.Loader)
     step = keras.Model.train_step
 
     def watched(self, data):
@@ -68,28 +70,28 @@ def watch_keras():
 
 def watch_jax():
     import feedline.jax
-    step = feedline.jax.Loader.next
+    watch_loader(feedline.jax.Loader)
+    convert = feedline.jax.Loader._convert
 
-    def watched(self):
-        batch = step(self)
-        if batch is not None:
-            check(batch["jpg"].unsafe_buffer_pointer())
+    def watched(self, native):
+        batch = convert(self, native)
+        check(batch["jpg"].unsafe_buffer_pointer())
         return batch
 
-    feedline.jax.Loader.next = watched
+    feedline.jax.Loader._convert = watched
 
 
 def watch_tensorflow():
     import numpy as np
 
     import feedline.tensorflow
+    watch_loader(feedline.tensorflow.Loader)
     other = feedline.tensorflow.Loader(fl.Dataset(sys.argv[2]), 16, host_slots=5, tuples=True,
                                        jpg=fl.Image(64, layout="NHWC"), cls=fl.Label())
     for x, _ in other.as_dataset():
         check(np.asarray(memoryview(x)).ctypes.data)
 
 
-loader.Loader.__init__, loader.Loader.next = remembering_init, remembering_next
 {"train_keras.py": watch_keras, "train_jax.py": watch_jax, "train_tensorflow.py": watch_tensorflow}.get(
     name, watch_torch)()
 sys.argv = sys.argv[1:]
