@@ -20,7 +20,9 @@ import feedline as fl
 def make(folder, count=192, classes=4):
     """Sharded photos in `folder`, made once; several processes may ask at the same time."""
     if not os.path.isdir(folder):
-        command = os.environ.get("FEEDLINE") or shutil.which("feedline") or sys.exit("there is no `feedline` command")
+        command = os.environ.get("FEEDLINE") or shutil.which("feedline")
+        if not command:
+            sys.exit("to make photos the `feedline` command is needed: build it, or give a dataset as argument")
         with tempfile.TemporaryDirectory(dir=os.path.dirname(folder)) as work:
             subprocess.run([command, "synth", f"{work}/photos", "--count", str(count), "--classes", str(classes),
                             "--quiet"], check=True, stdout=subprocess.DEVNULL)

@@ -20,7 +20,7 @@ args = arguments()
 accelerator = Accelerator()
 set_seed(0)
 dataset = fl.Dataset(args.dataset)
-loader = fl.torch.Loader(dataset, 32 // accelerator.num_processes, shuffle=True, seed=1, tail="pad", tuples=True,
+loader = fl.torch.Loader(dataset, 32 // accelerator.num_processes, shuffle=True, seed=1, tail="drop", tuples=True,
                          rank=accelerator.process_index, world_size=accelerator.num_processes,
                          device=accelerator.device, jpg=fl.Image(64, flip=0.5), cls=fl.Label())
 model = torch.nn.Sequential(

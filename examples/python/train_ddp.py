@@ -4,7 +4,7 @@
     torchrun --nproc-per-node 2 train_ddp.py
 
 The loader takes rank and world size from torch.distributed: no DistributedSampler. tail="drop" and tail="pad"
-give every rank the same number of batches. The state is the same on every rank, for any number of ranks.
+give every rank the same number of batches. The global batches and the state are the same for any number of ranks.
 """
 
 import os
@@ -21,7 +21,7 @@ args = arguments()
 dist.init_process_group("gloo")  # "nccl" with GPUs; then device=f"cuda:{os.environ['LOCAL_RANK']}" below
 torch.manual_seed(0)
 dataset = fl.Dataset(args.dataset)
-loader = fl.torch.Loader(dataset, 16, shuffle=True, seed=1, tail="pad",
+loader = fl.torch.Loader(dataset, 32 // dist.get_world_size(), shuffle=True, seed=1, tail="drop",
                          jpg=fl.Image(64, flip=0.5), cls=fl.Label())
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(
     torch.nn.Conv2d(3, 16, 5, stride=4), torch.nn.ReLU(), torch.nn.Flatten(),

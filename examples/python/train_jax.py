@@ -13,6 +13,9 @@ import feedline as fl
 import feedline.jax
 from photos import arguments
 
+args = arguments()
+dataset = fl.Dataset(args.dataset)
+
 
 class Net(nnx.Module):
     def __init__(self, classes, rngs):
@@ -34,8 +37,6 @@ def train(model, optimizer, x, y):
     return value
 
 
-args = arguments()
-dataset = fl.Dataset(args.dataset)
 loader = fl.jax.Loader(dataset, 32, shuffle=True, seed=1, tail="drop",
                        jpg=fl.Image(64, flip=0.5, layout="NHWC"), cls=fl.Label())
 model = Net(max(2, len(dataset.classes)), nnx.Rngs(0))
@@ -56,6 +57,6 @@ while step < args.steps:
         if step == args.steps:
             break
 if args.checkpoint:
+    state = jax.device_get(nnx.state((model, optimizer)))
     with open(args.checkpoint, "wb") as file:
-        state = jax.device_get(nnx.state((model, optimizer)))
         pickle.dump({"state": state, "loader": loader.state_dict(), "step": step}, file)

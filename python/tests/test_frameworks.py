@@ -61,11 +61,12 @@ def run(name, shards, *args, ranks=1, spy=False):
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_example(name, shards, tmp_path):
+def test_example(name, request, tmp_path):
     modules, ranks = FRAMEWORKS[name]
     for module in modules:
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
+    shards = request.getfixturevalue("shards")
 
     straight, out = run(name, shards, "--steps", 12, spy=True)
     assert [step for step, _ in straight] == list(range(1, 13))
