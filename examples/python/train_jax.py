@@ -13,19 +13,6 @@ import feedline as fl
 import feedline.jax
 from photos import arguments
 
-args = arguments()
-dataset = fl.Dataset(args.dataset)
-
-
-class Net(nnx.Module):
-    def __init__(self, classes, rngs):
-        self.conv = nnx.Conv(3, 16, (5, 5), strides=4, rngs=rngs)
-        self.head = nnx.Linear(16 * 16 * 16, classes, rngs=rngs)
-
-    def __call__(self, x):
-        x = nnx.relu(self.conv(x))
-        return self.head(x.reshape(x.shape[0], -1))
-
 
 @nnx.jit
 def train(model, optimizer, x, y):
@@ -37,9 +24,14 @@ def train(model, optimizer, x, y):
     return value
 
 
+args = arguments()
+dataset = fl.Dataset(args.dataset)
 loader = fl.jax.Loader(dataset, 32, shuffle=True, seed=1, tail="drop",
                        jpg=fl.Image(64, flip=0.5, layout="NHWC"), cls=fl.Label())
-model = Net(max(2, len(dataset.classes)), nnx.Rngs(0))
+rngs = nnx.Rngs(0)
+model = nnx.Sequential(
+    nnx.Conv(3, 16, (5, 5), strides=4, rngs=rngs), nnx.relu, lambda x: x.reshape(x.shape[0], -1),
+    nnx.Linear(16 * 16 * 16, max(2, len(dataset.classes)), rngs=rngs))
 optimizer = nnx.Optimizer(model, optax.adam(1e-3), wrt=nnx.Param)
 step = 0
 
