@@ -34,7 +34,7 @@
         if (rc_) {                                                                                 \
             fprintf(stderr, "%s:%d: %s: %d %s\n", __FILE__, __LINE__, #call, rc_,                  \
                     rc_ > 0 ? cudaGetErrorString((cudaError_t)rc_) : "");                          \
-            exit(1);                                                                               \
+            exit(rc_ == cudaErrorNoDevice || rc_ == cudaErrorInsufficientDriver ? 77 : 1);         \
         }                                                                                          \
     } while (0)
 

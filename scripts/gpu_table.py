@@ -19,8 +19,8 @@ def get(result, key, form="{:.3f}", scale=1):
 
 
 def loader_rows(found):
-    print("\n| run | images/s | accelerator use | CPU s per 1,000 | kernels' share | copies: of plain ones as seldom, of such back to back | longest wait ms |")
-    print("|---|---|---|---|---|---|---|")
+    print("\n| run | images/s | accelerator use | step, to one alone | CPU s per 1,000 | kernels' share | copies: of plain ones as seldom, of such back to back | longest wait ms |")
+    print("|---|---|---|---|---|---|---|---|")
     for name, r in found.items():
         if "samples_per_second" not in r or name.startswith(("raw", "cold")):
             continue
@@ -28,8 +28,9 @@ def loader_rows(found):
         plain = r.get("plain_copy_gb_per_second") or 0
         row(name, f"{r['samples_per_second']:,.0f}",
             get(r, "accelerator_utilisation") if r.get("step_ms") else "-",
+            f"{r['gpu_step_seconds'] / r['gpu_step_alone_seconds']:.3f}" if r.get("gpu_step_alone_seconds") else "-",
             f"{r['cpu_seconds'] * 1000 / max(r['samples'], 1):.3f}", get(r, "gpu_kernel_share", "{:.2%}"),
-            f"{copies / r['single_copy_gb_per_second']:.3f}, {copies / plain:.3f}" if copies and plain else "-", get(r, "gpu_longest_wait_seconds", "{:.2f}", 1e3))
+            f"{copies / r['single_copy_gb_per_second']:.3f}, {copies / plain:.3f}" if copies and r.get('single_copy_gb_per_second') else "-", get(r, "gpu_longest_wait_seconds", "{:.2f}", 1e3))
 
 
 def drive_rows(found, prefix, title):

@@ -150,6 +150,12 @@ static void print_setting(const struct bench *b, const struct bench_result *r)
     printf("\n\n");
 }
 
+/* A step's mean length, beside the loader's own kernels. */
+static double step_seconds(const struct bench_result *r)
+{
+    return r->gpu.steps > 0 ? r->gpu.busy / (double)r->gpu.steps : 0;
+}
+
 /* Compressed pictures travel among the decoder's kernels: there is no time that is the copies' alone. */
 static bool copies_timed(const struct bench_result *r)
 {
@@ -169,9 +175,11 @@ static void print_gpu(const struct bench *b, const struct bench_result *r)
     if (b->cfg.device.type != FL_DEVICE_CUDA)
         return;
     if (b->step_ms > 0 && r->gpu.steps > 0)
-        printf("%-22s %.1f ms in all, %.2f ms at most; a step took %.2f ms, %.2f alone\n",
+        printf("%-22s %.1f ms in all, %.2f ms at most; a step took %.2f ms, %.1f%% longer than "
+               "alone\n",
                "waits between steps", r->gpu.idle * 1e3, r->gpu.longest * 1e3,
-               r->gpu.busy * 1e3 / (double)r->gpu.steps, r->gpu.step * 1e3);
+               step_seconds(r) * 1e3,
+               r->gpu.step > 0 ? 100 * (step_seconds(r) / r->gpu.step - 1) : 0);
     if (copies_timed(r))
         printf("%-22s %.2f GB/s while they ran: %.3f of plain pinned copies as seldom (%.2f GB/s), "
                "%.3f of such back to back (%.2f)\n",
@@ -335,6 +343,7 @@ static void json_figures(struct json *j, const struct bench *b, const struct ben
         json_real(j, "gpu_idle_seconds", r->gpu.idle);
         json_real(j, "gpu_longest_wait_seconds", r->gpu.longest);
         json_real(j, "gpu_step_alone_seconds", r->gpu.step);
+        json_real(j, "gpu_step_seconds", step_seconds(r));
     }
     if (b->cfg.device.type == FL_DEVICE_CUDA) {
         json_int(j, "bytes_to_device", (int64_t)s->stages[FL_STAGE_DEVICE].bytes);
