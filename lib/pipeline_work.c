@@ -3,6 +3,7 @@
 #include "pipeline.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "request.h"
 
 #define AHEAD_BYTES ((size_t)4 << 20) // populated ahead of the row that is written
@@ -109,6 +110,8 @@ void *fl_work_run(void *arg)
     struct fl_pipeline *p = w->pipeline;
     struct fl_sample *s;
     int64_t t0 = fl_now_ns();
+
+    fl_thread_give_way();
 
     while ((s = fl_queue_pop(&p->queue))) {
         fl_meter_add(&p->meters[FL_STAGE_DECODE].wait_in, fl_now_ns() - t0);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 int fl_thread_start(pthread_t *thread, const char *name, void *(*body)(void *), void *arg)
@@ -25,6 +26,15 @@ int fl_thread_start(pthread_t *thread, const char *name, void *(*body)(void *), 
     cut[sizeof(cut) - 1] = 0;
     pthread_setname_np(*thread, cut);
     return 0;
+}
+
+void fl_thread_give_way(void)
+{
+    // On Linux 0 is the calling thread. What a caller has lowered already stays below it; 19 is the most.
+    errno = 0;
+    const int now = getpriority(PRIO_PROCESS, 0);
+    if (now != -1 || !errno)
+        setpriority(PRIO_PROCESS, 0, now + 10);
 }
 
 int fl_cond_init(pthread_cond_t *cond)

@@ -10,6 +10,11 @@
  * at most 15 bytes. Returns 0 or a negative errno. */
 int fl_thread_start(pthread_t *thread, const char *name, void *(*body)(void *), void *arg);
 
+/* The calling thread gives way: a thread of usual priority that wants its processor gets nine tenths of it. For those
+ * that decode, so that as many of them as there are processors do not slow the thread that launches the training
+ * step; with nobody else about they lose nothing. */
+void fl_thread_give_way(void);
+
 /* pthread_cond_t that waits on CLOCK_MONOTONIC. Returns 0 or a negative errno. */
 int fl_cond_init(pthread_cond_t *cond);
 

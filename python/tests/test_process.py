@@ -160,6 +160,8 @@ def test_threads_live_on_between_epochs_and_block_signals(tar_set):
             for _ in l:
                 pass
             assert tasks() - before == ours
+        nice = [int(open(f"/proc/self/task/{t}/stat").read().rsplit(")", 1)[1].split()[16]) for t in ours]
+        assert sorted(nice)[-2:] == [os.nice(0) + 10] * 2  # the two that decode give way to a trainer
         for task in ours:
             status = dict(line.split(":", 1) for line in open(f"/proc/self/task/{task}/status"))
             blocked = int(status["SigBlk"], 16)
