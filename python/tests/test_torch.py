@@ -36,6 +36,58 @@ def test_values_outlive_everything(tar_set):
     assert torch.equal(x, want)
 
 
+def test_notes_beside_the_tensors(bad_set):
+    with fl.torch.Loader(fl.Dataset(bad_set), 16, shuffle=True, seed=1, tail="pad", bad_sample="skip", **COLUMNS) as l:
+        seen, good = 0, 0
+        for batch in l:
+            mask = batch.mask()
+            assert mask.dtype == torch.bool and len(mask) == batch.size == 16
+            assert int(mask.sum()) == batch.n_valid
+            assert (batch["jpg"][~mask] == 0).all()
+            ids = torch.utils.dlpack.from_dlpack(batch.ids.__dlpack__())
+            assert ((ids >= 0) | ~mask).all() and 7 not in ids[mask]
+            seen += len(mask)
+            good += batch.n_valid
+        assert (seen, good) == (48, N - 1)
+        assert batch.epoch == 0 and batch.position == 32 and len(batch.seeds) == 16
+
+
+def test_a_batch_is_a_dict(tar_set):
+    """Moved, collated, pickled and compiled as frameworks do with dicts."""
+    import copy
+    import pickle
+    with fl.torch.Loader(fl.Dataset(tar_set), 8, **COLUMNS) as l:
+        batch = l.next()
+        assert isinstance(batch, dict) and set(batch) == {"jpg", "cls"}
+        for other in (pickle.loads(pickle.dumps(batch)), copy.deepcopy(batch),
+                      type(batch)({k: v.clone() for k, v in batch.items()}), {**batch}):
+            assert torch.equal(other["jpg"], batch["jpg"])
+        moved = torch.utils.data._utils.pin_memory.pin_memory(batch) if torch.cuda.is_available() else batch
+        assert torch.equal(moved["cls"].cpu(), batch["cls"])
+        step = torch.compile(lambda b: b["jpg"].float().mean() + b["cls"].sum(), backend="eager")
+        assert torch.isfinite(step(batch))
+
+
+def test_a_transform_gets_tensors(tar_set):
+    """Bytes in, the caller's own augmentation keyed by sample, floats out; the same with other batches and threads."""
+    ds = fl.Dataset(tar_set)
+
+    def augment(batch):
+        x = batch["jpg"].float()
+        for row in range(len(x)):
+            x[row] += torch.randn(x[row].shape, generator=batch.generator(row))
+        return x, batch["cls"].clone()
+
+    def run(size, **settings):
+        with fl.torch.Loader(ds, size, shuffle=True, seed=1, jpg=fl.Image(16, dtype="uint8"), cls=fl.Label(),
+                             transform=augment, **settings) as l:
+            return torch.cat([x for x, _ in l])
+
+    want = run(8)
+    assert want.shape == (N, 3, 16, 16)
+    assert torch.equal(run(5), want) and torch.equal(run(8, transform_threads=2), want)
+
+
 def test_data_loader(tar_set):
     ds = fl.torch.IterableDataset(fl.Dataset(tar_set), 8, **COLUMNS)
     loader = torch.utils.data.DataLoader(ds, batch_size=None, num_workers=0)
