@@ -12,7 +12,7 @@
 #include "base/thread.h"
 
 #define STEP ((size_t)16 << 20) // between two looks at p->stop
-#define NICE 10                 // decoding goes first
+#define NICE 15                 // decoding goes first, and is at +10
 
 static bool stopping(const struct fl_pipeline *p)
 {
