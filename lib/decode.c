@@ -78,9 +78,8 @@ static int decode_column(struct fl_decode *d, const struct fl_column *c, struct 
     return 0;
 }
 
-/* A codec counts from the beginning of its bytes, an error from that of the container. Of a slice the codec sees
- * a file that was put together in memory: then the field has to do. */
-static void locate(const struct fl_sample_field *f, FlError *err)
+/* Of a slice the codec sees a file that was put together in memory: then the field has to do. */
+void fl_decode_locate(const struct fl_sample_field *f, FlError *err)
 {
     const bool known = err->offset <= f->span.length && f->whole && !f->sliced;
 
@@ -98,6 +97,6 @@ void fl_decode_sample(struct fl_decode *d, struct fl_sample *s, uint8_t *const r
             continue;
         s->err_column = (int)i;
         if (s->fields[i].read >= 0)
-            locate(&s->fields[i], &s->err);
+            fl_decode_locate(&s->fields[i], &s->err);
     }
 }

@@ -22,4 +22,7 @@ void fl_decode_close(struct fl_decode *d);
 void fl_decode_sample(struct fl_decode *d, struct fl_sample *s, uint8_t *const rows[FL_MAX_COLUMNS],
                       int64_t *const lengths[FL_MAX_COLUMNS]);
 
+/* A codec counts from the beginning of its bytes, an error from that of the container: make the one the other. */
+void fl_decode_locate(const struct fl_sample_field *f, FlError *err);
+
 #endif

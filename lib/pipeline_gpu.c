@@ -259,6 +259,7 @@ void fl_gpu_decode_prepare(struct fl_pipeline *p, struct fl_sample *s)
             leave(p, FL_GPU_LEFT_BALANCE);
         else if (check_rows(&c->from[s->part], f, s->reads[f->read].data, &s->err)) {
             s->err_column = (int)i;
+            fl_decode_locate(f, &s->err);
             return;
         } else
             s->on_gpu |= 1u << i;

@@ -65,7 +65,8 @@ struct fl_gpu_jpeg_picture {
     const struct fl_gpu_jpeg_header *header; // finished; read during add() only
     const uint8_t *bytes; // entropy-coded bytes, whole MCU rows; pinned, readable until the batch's
                           // work has ended. Pictures in one page of memory are copied together, so
-                          // no two pinned blocks may share a page (cudaHostAlloc's small ones do)
+                          // no two pinned blocks may share a page (cudaHostAlloc's small ones
+                          // do); read by 16 aligned bytes, so a block ends at such a multiple
     uint32_t length;
 
     /* The slice: what fl_slice_range() says. */
