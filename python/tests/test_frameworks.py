@@ -30,6 +30,7 @@ FRAMEWORKS = {
     "jax": (["jax", "flax", "optax"], 1),
     "tensorflow": (["tensorflow", "keras"], 1),
 }
+LAUNCHED = {"ddp", "deepspeed"}  # torchrun with one process too
 NO_STATE = {"keras"}  # Keras on PyTorch saves models, and has no place for a loader's state
 pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="no examples beside the tests")
 
@@ -49,7 +50,7 @@ def run(name, shards, *args, ranks=1, spy=False):
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true", "DS_ACCELERATOR": "cpu",
            "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable]
-    if FRAMEWORKS[name][1] > 1:
+    if ranks > 1 or name in LAUNCHED:
         command += ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port",
                     str(20000 + os.getpid() % 20000)]
     command += [str(SPY)] if spy else []
