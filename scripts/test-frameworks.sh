@@ -31,6 +31,8 @@ declare -A shown=( # what stands for an example in the table
     [deepspeed]=deepspeed [keras]=keras [jax]="jax flax" [tensorflow]="tensorflow-cpu keras" [nemo]=nemo_toolkit
 )
 
+declare -A unit=([torch]="test_torch.py test_migrating.py" [jax]=test_jax.py [tf]=test_tensorflow.py)
+
 versions()
 {
     local name
@@ -65,6 +67,13 @@ for env in "$@"; do
         continue
     fi
     "${pip[@]}" install --force-reinstall --no-deps "$folder"/wheel/*.whl || exit 1
+    # shellcheck disable=SC2086
+    if [ -n "${unit[$env]:-}" ]; then
+        (cd python/tests && "$venv/bin/python" -m pytest -q -p no:cacheprovider ${unit[$env]}) >"$folder/$env.log" 2>&1 &&
+            result=$(tail -1 "$folder/$env.log") || { result="FAILED: see $folder/$env.log" && failed=1; }
+        table+=("$(printf '%-14s %-40s %s' "$env tests" "${unit[$env]}" "$result")")
+        echo "${table[-1]}"
+    fi
     for name in ${examples[$env]}; do
         begun=$SECONDS
         if (cd python/tests && "$venv/bin/python" -m pytest -q -p no:cacheprovider -rs \
