@@ -3,6 +3,7 @@
 #include "gpu/jpeg.h"
 
 #include "base/err.h"
+#include "jpeg/entry_blob.h"
 
 bool fl_gpu_jpeg_entries_fit(const struct fl_entry_table *t)
 {
@@ -48,11 +49,11 @@ int64_t fl_gpu_jpeg_entries(const struct fl_entry_table *t, const struct fl_entr
             err, FL_ERR(ENOTSUP), FL_STAGE_DECODE,
             "the GPU does not decode files whose restart markers stand between points");
     for (uint32_t y = 0; y < r->n_rows; y++) {
-        struct fl_entry_point from = fl_entry_at(t, r->first_row + y, r->first_point);
+        struct fl_entry_walk walk = fl_entry_walk(t, r->first_row + y, r->first_point);
+        struct fl_entry_point from = fl_entry_step(&walk);
         for (uint32_t i = 0; i < r->n_points; i++, s++) {
             const uint32_t at = i * t->every, k = mcus - at < t->every ? mcus - at : t->every;
-            const struct fl_entry_point to =
-                fl_entry_at(t, r->first_row + y, r->first_point + i + 1);
+            const struct fl_entry_point to = fl_entry_step(&walk);
             *s = segment_of(t, from, to, (r->first_row + y) * t->mcus + column + at, k, origin);
             s->mcu = y * mcus + at;
             from = to;

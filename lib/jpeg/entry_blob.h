@@ -49,6 +49,42 @@ static inline void fl_entry_put_bits(uint8_t *p, uint64_t at, uint32_t v)
     memcpy(p + (at >> 3), &all, sizeof(all));
 }
 
+/* Points of an MCU row, one after the other: the same as fl_entry_at() for each, but a look at the table for a
+ * point in place of one for each of its values. */
+struct fl_entry_walk {
+    const struct fl_entry_table *t;
+    uint32_t y, i, base;
+    bool narrow; // a point's values are in one load
+};
+
+static inline struct fl_entry_walk fl_entry_walk(const struct fl_entry_table *t, uint32_t y,
+                                                 uint32_t i)
+{
+    return (struct fl_entry_walk){ t, y, i, fl_entry_row(t, y), t->record_bits <= 57 };
+}
+
+static inline struct fl_entry_point fl_entry_step(struct fl_entry_walk *w)
+{
+    const struct fl_entry_table *const t = w->t;
+    const uint64_t at = ((uint64_t)w->y * t->points + w->i) * t->record_bits;
+    struct fl_entry_point p = { 0 };
+    uint64_t v;
+
+    if (!w->narrow || w->i >= t->points)
+        return fl_entry_at(t, w->y, w->i++);
+    memcpy(&v, t->records + (at >> 3), sizeof(v));
+    v >>= at & 7;
+    p.bit = w->base + (uint32_t)(v & ((UINT64_C(1) << t->delta_bits) - 1));
+    v >>= t->delta_bits;
+    for (int c = 0; c < t->frame.n_components; c++) {
+        const uint32_t dc = (uint32_t)v & ((1u << t->dc_bits[c]) - 1);
+        p.dc[c] = (int16_t)(uint16_t)((uint32_t)t->dc_least[c] + dc);
+        v >>= t->dc_bits[c];
+    }
+    w->i++;
+    return p;
+}
+
 /* Bytes of the file that a row group takes, [*begin, *end), from the scan's first one on: with the byte in
  * which its last MCU ends and that one's stuffing, which its successor has too. */
 static inline void fl_entry_span(uint32_t from, uint32_t to, uint64_t *begin, uint64_t *end)
