@@ -24,8 +24,16 @@ def loader(ds, batch_size=8, **settings):
     return fl.Loader(ds, batch_size, shuffle=True, seed=3, **settings)
 
 
+def name_of(task):
+    try:
+        return open(f"/proc/self/task/{task}/comm").read()
+    except OSError:  # it has ended
+        return "fl-touch"
+
+
 def tasks():
-    return set(os.listdir("/proc/self/task"))
+    """Threads of the process, but for those that touch a loader's memory ahead of its use, and then end."""
+    return {t for t in os.listdir("/proc/self/task") if not name_of(t).startswith("fl-touch")}
 
 
 def run(code, *args, env=None, timeout=60):
