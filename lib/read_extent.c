@@ -125,9 +125,10 @@ static bool coalesce(struct fl_read *r, struct fl_file *file, struct fl_read_req
 {
     struct fl_extent *x = r->open;
 
-    if (!x || x->file != file || req->offset < x->start || req->offset > x->end + r->cfg.gap)
+    if (!x || r->cfg.coalesce == 1 || x->file != file || req->offset < x->start ||
+        req->offset > x->end + r->cfg.gap)
         return false;
-    const uint64_t end = align_up(req->offset + req->length, file->align);
+    const uint64_t end = align_up(req->offset + req->length, file->round);
     if (end > x->end) {
         if (end - x->start > r->cfg.coalesce || !fl_ring_grow(&r->arena, x->block, end - x->start))
             return false;
@@ -196,8 +197,12 @@ static int place(struct fl_read *r, struct fl_read_undo *u, struct fl_file *file
         if (b)
             x = fill_extent(r, b, file, req->offset, req->offset + direct, req->dst);
     } else {
-        x = fl_extent_new(r, file, align_down(req->offset, file->align),
-                          align_up(req->offset + req->length, file->align));
+        // As the drive likes it, or as it must be where memory is that tight.
+        uint32_t to = file->round;
+        if (req->length + 2 * (uint64_t)to > r->arena.slab.bytes)
+            to = file->align;
+        x = fl_extent_new(r, file, align_down(req->offset, to),
+                          align_up(req->offset + req->length, to));
     }
     if (!x)
         return -EAGAIN;

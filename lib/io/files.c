@@ -16,6 +16,7 @@
 #include "io/cached.h"
 
 #define FILES_MAX 4096
+#define DRIVE_BLOCK 4096u
 #define WANT_DIOALIGN 0x2000u // STATX_DIOALIGN, Linux 6.1
 
 /* struct statx up to the alignments, for C libraries whose own ends before them. */
@@ -189,6 +190,7 @@ static const char *try_direct(struct fl_file *file, const struct stat_dio *st, i
     }
     file->align = align;
     file->mem_align = mem_align;
+    file->round = align < DRIVE_BLOCK && DRIVE_BLOCK % align == 0 ? DRIVE_BLOCK : align;
     file->direct = true;
     return NULL;
 }
@@ -198,7 +200,7 @@ static int choose_mode(struct fl_files *f, struct fl_file *file, const struct st
 {
     int errno_ = 0;
 
-    file->align = file->mem_align = 1;
+    file->align = file->mem_align = file->round = 1;
     file->direct = false;
     // Random reads gain nothing from read-ahead, and even asking what is cached would start it.
     posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
@@ -367,7 +369,7 @@ bool fl_files_go_buffered(struct fl_files *f, struct fl_file *file, int errno_)
     if (!file->direct || fcntl(file->fd, F_SETFL, 0))
         return false;
     file->direct = false;
-    file->align = file->mem_align = 1;
+    file->align = file->mem_align = file->round = 1;
     f->n_direct--;
     f->n_buffered++;
     note(f, "a direct read failed", errno_);

@@ -35,12 +35,15 @@ struct fl_read_source {
 
 struct fl_file {
     uint32_t container;
-    int fd;                 // -1: not open
-    unsigned slot;          // place in the table, which is also its slot among registered files
-    _Atomic unsigned refs;  // reads that need it; 0: may be closed
-    uint64_t size;          // bytes
-    uint32_t align;         // offsets and lengths must be multiples of it; 1: buffered
-    uint32_t mem_align;     // likewise addresses
+    int fd;                // -1: not open
+    unsigned slot;         // place in the table, which is also its slot among registered files
+    _Atomic unsigned refs; // reads that need it; 0: may be closed
+    uint64_t size;         // bytes
+    uint32_t align;        // offsets and lengths must be multiples of it; 1: buffered
+    uint32_t mem_align;    // likewise addresses
+    /* A multiple of align that reads are better rounded to: drives work in blocks of 4,096 bytes
+     * even where they take multiples of 512. */
+    uint32_t round;
     bool direct;            // O_DIRECT is on
     bool registered;        // in the backend's table
     enum fl_cached_how how; // its page cache can be asked

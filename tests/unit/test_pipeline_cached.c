@@ -187,8 +187,10 @@ static void test_callers_ring(void)
         l = open_loader(ds, 0, FL_IO_URING, 1 << 20);
         struct turn t = { l, 0, all };
         while (t.at < (int64_t)T_LEN(all)) {
-            T_EQ(pthread_create(&thread, NULL, take_one, &t), 0);
-            pthread_join(thread, NULL);
+            const int err = pthread_create(&thread, NULL, take_one, &t);
+            if (!err)
+                pthread_join(thread, NULL);
+            T_EQ(err, 0);
         }
         T_EQ(fl_loader_stats(l, &st), 0);
         T_STR(st.io_backend, "io_uring");

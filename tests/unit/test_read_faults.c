@@ -442,6 +442,31 @@ static void test_coalescing(struct fx *fx)
     T_OK(fl_read_close(&r));
 }
 
+/* Direct reads are rounded to the drive's blocks, not only to what the file system takes. */
+static void test_rounding(struct fx *fx)
+{
+    struct fl_read_cfg cfg = fx_cfg(fx);
+    FlLoaderStats before = { 0 }, st = { 0 };
+    struct fl_sample s;
+
+    t_case("rounded to 4,096");
+    cfg.direct = FL_ON;
+    struct fl_read *r = open_or_die(&cfg);
+    read_one(r, &s, 0, 0, 1); // opens the file
+    const bool refused = s.err.code;
+    fl_read_release(&s);
+    fl_read_stats(r, &before);
+    for (int i = 0; i < 2 && !refused; i++) {
+        read_one(r, &s, 0, 7 * 512 + 1, 600); // over the border at 4,096
+        T_OK(!s.err.code && fx_same(fx, &s));
+        fl_read_release(&s);
+    }
+    fl_read_stats(r, &st);
+    if (!refused)
+        T_EQ(st.bytes_read - before.bytes_read, 2 * 8192);
+    T_OK(fl_read_close(&r));
+}
+
 /* Small records of a few neighbourhoods in random order: each neighbourhood is read once, and long. */
 static void draw_near(struct fx *fx, struct fl_sample *s, struct fl_rng *r)
 {
@@ -518,6 +543,7 @@ int main(void)
     test_dst(&fx, FL_ON, FL_IO_AUTO);
     test_dst(&fx, FL_ON, FL_IO_PREAD);
     test_coalescing(&fx);
+    test_rounding(&fx);
     test_around(&fx);
     fx_remove(&fx);
     return t_done();
