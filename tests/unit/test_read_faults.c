@@ -225,7 +225,7 @@ static void test_replaced_while_open(struct fx *fx)
     struct fl_read *r = open_or_die(&cfg);
     read_one(r, &s, 8, 0, 10);
     fl_read_release(&s);
-    snprintf(other, sizeof(other), "%s.new", f->path);
+    snprintf(other, sizeof(other), "%.299s.new", f->path);
     const int fd = open(other, O_WRONLY | O_CREAT, 0644);
     T_EQ(write(fd, "short", 5), 5);
     close(fd);
