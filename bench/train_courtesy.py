@@ -11,14 +11,17 @@ on the resident batch, measured just before and just after. bfloat16, channels-l
 """
 
 import argparse
+import contextlib
 import itertools
 import json
 import statistics
 import time
+from types import SimpleNamespace
 
 import torch
 
 import feedline as fl
+import feedline.torch
 from train_resnet import Trainer, resident
 
 SETTINGS = {
@@ -36,27 +39,26 @@ SETTINGS = {
 }
 
 
-def make_loader(dataset, batch, options):
-    n = len(dataset)
-    import feedline.torch
-    options = {"decode": "gpu", **options}
-    loader = feedline.torch.Loader(
-        dataset, batch, device="cuda", shuffle=True, seed=1, tail="drop",
-        subset=torch.arange(n).repeat(-(-64 * batch // n)), tuples=True,
-        jpg=fl.Image(224, flip=0.5, dtype=torch.bfloat16, layout="NHWC"), cls=fl.Label(), **options)
+def make_loader(setup, options):
+    n = len(setup.dataset)
+    options = {"decode": "cpu" if setup.dry else "gpu", **options}
+    loader = fl.torch.Loader(
+        setup.dataset, setup.batch, device=setup.device, shuffle=True, seed=1, tail="drop",
+        subset=torch.arange(n).repeat(-(-64 * setup.batch // n)), tuples=True,
+        jpg=fl.Image(setup.size, flip=0.5, dtype=setup.dtype, layout="NHWC"), cls=fl.Label(), **options)
     return loader, itertools.chain.from_iterable(itertools.repeat(loader))
 
 
-def rate(trainer, batches, steps, warmup=10):
+def rate(setup, trainer, batches, steps, turns=1):
     """Images/s by the host's clock around work that has ended on the device."""
-    for _ in range(warmup):
+    for _ in range(turns * setup.warm):
         trainer.train(*next(batches))
-    torch.cuda.synchronize()
+    setup.wait()
     t0 = time.perf_counter()
     for _ in range(steps):
         trainer.train(*next(batches))
-    torch.cuda.synchronize()
-    return steps * trainer.batch / (time.perf_counter() - t0)
+    setup.wait()
+    return steps * setup.batch / (time.perf_counter() - t0)
 
 
 def beside(own, other):
@@ -65,25 +67,29 @@ def beside(own, other):
         yield next(own)
 
 
-def measure(trainer, dataset, args):
+def training_stream(setup, priority):
+    if setup.dry or not priority:
+        return contextlib.nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream(priority=priority))
+
+
+def measure(setup, trainer, args):
     began = time.monotonic()
-    own = resident(args.batch)
+    own = resident(setup)
     found = {name: {"beside": [], "fed": [], "images_per_second": []} for name in SETTINGS}
     tops = []
-    rate(trainer, own, args.steps, 30)  # compiles, and brings the clocks up
+    rate(setup, trainer, own, args.steps, 3)  # compiles, and brings the clocks up
     for turn in range(args.turns):
         if turn and time.monotonic() - began > args.seconds:
             print(f"{args.turns - turn} turns left out, the time is up")
             break
         for name, (options, priority) in SETTINGS.items():
-            loader, other = make_loader(dataset, args.batch, options)
-            stream = torch.cuda.Stream(priority=priority) if priority else torch.cuda.current_stream()
-            with torch.cuda.stream(stream):
-                before = rate(trainer, own, args.steps)
-                b = rate(trainer, beside(own, other), args.steps)
-                f = rate(trainer, other, args.steps)
-                after = rate(trainer, own, args.steps)
-            top = (before + after) / 2
+            loader, other = make_loader(setup, options)
+            with training_stream(setup, priority):
+                before = rate(setup, trainer, own, args.steps)
+                b = rate(setup, trainer, beside(own, other), args.steps)
+                f = rate(setup, trainer, other, args.steps)
+                top = (before + rate(setup, trainer, own, args.steps)) / 2
             tops.append(top)
             found[name]["beside"].append(b / top)
             found[name]["fed"].append(f / top)
@@ -102,11 +108,16 @@ def main():
     p.add_argument("--turns", type=int, default=3)
     p.add_argument("--mode", default="default")
     p.add_argument("--save")
+    p.add_argument("--dry", action="store_true", help="on the CPU, tiny: does the script work?")
     args = p.parse_args()
     torch.backends.cudnn.benchmark = True
-    top, found = measure(Trainer(args.model, args.batch, args.mode), fl.Dataset(args.dataset), args)
-    print(f"{args.model}, torch.compile({args.mode}), batch {args.batch}, {torch.cuda.get_device_name()}: "
-          f"{top:,.0f} images/s on a resident batch")
+    setup = SimpleNamespace(
+        dry=args.dry, dataset=fl.Dataset(args.dataset), device=torch.device("cpu" if args.dry else "cuda:0"),
+        warm=1 if args.dry else 10, batch=4 if args.dry else args.batch, size=32 if args.dry else 224,
+        dtype=torch.float32 if args.dry else torch.bfloat16, wait=(lambda: None) if args.dry else torch.cuda.synchronize)
+    top, found = measure(setup, Trainer(setup, args.model, args.mode), args)
+    where = "CPU" if args.dry else torch.cuda.get_device_name()
+    print(f"{args.model}, torch.compile({args.mode}), batch {setup.batch}, {where}: {top:,.0f} images/s on a resident batch")
     print("| loader's kernels | step beside the loader | trained on its batches | images/s |\n|---|---|---|---|")
     for name, r in found.items():
         print(f"| {name} | {r['beside']:.3f} | {r['fed']:.3f} | {r['images_per_second']:,.0f} |", flush=True)
