@@ -27,14 +27,14 @@ from train_resnet import Trainer, resident
 SETTINGS = {
     # name: (loader's options, priority of the training stream). CUDA's lowest priority is 0, that of ordinary
     # streams: our kernels stand behind a step's only if the step runs on a stream of a higher one.
-    "low, training on an ordinary stream": ({}, 0),
-    "low, training on a high-priority stream": ({}, -1),
+    "low, training on an ordinary stream": ({"gpu_priority": "low"}, 0),
+    "low, training on a high-priority stream": ({"gpu_priority": "low"}, -1),
     "high": ({"gpu_priority": "high"}, 0),
-    "low, 132 blocks": ({"gpu_blocks": 132}, 0),
-    "low, 66 blocks": ({"gpu_blocks": 66}, 0),
-    "low, 32 blocks": ({"gpu_blocks": 32}, 0),
-    "low, 16 blocks": ({"gpu_blocks": 16}, 0),
-    "low, 32 blocks, training on a high-priority stream": ({"gpu_blocks": 32}, -1),
+    "low, 132 blocks": ({"gpu_priority": "low", "gpu_blocks": 132}, 0),
+    "low, 66 blocks": ({"gpu_priority": "low", "gpu_blocks": 66}, 0),
+    "low, 32 blocks": ({"gpu_priority": "low", "gpu_blocks": 32}, 0),
+    "low, 16 blocks": ({"gpu_priority": "low", "gpu_blocks": 16}, 0),
+    "low, 32 blocks, training on a high-priority stream": ({"gpu_priority": "low", "gpu_blocks": 32}, -1),
     "CPU decode": ({"decode": "cpu"}, 0),
 }
 

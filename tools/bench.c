@@ -137,7 +137,7 @@ static int parse(struct bench *b, struct wishes *w, int argc, char **argv, const
         CLI_OPTION("device", CLI_STRING, &w->device, "cpu, cuda or cuda:N (cpu)", .arg = "DEVICE"),
         CLI_OPTION("decode", CLI_CHOICE, &w->decode, "where JPEGs are decoded (auto)",
                    .choices = decodes),
-        CLI_OPTION("gpu-priority", CLI_CHOICE, &w->priority, "of the loader's kernels (low)",
+        CLI_OPTION("gpu-priority", CLI_CHOICE, &w->priority, "of the loader's kernels (high)",
                    .choices = priorities),
         CLI_OPTION("gpu-blocks", CLI_INT, &b->cfg.gpu_blocks,
                    "most thread blocks of a decoding kernel (no limit)", .min = 0, .max = 65535),

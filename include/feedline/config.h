@@ -54,8 +54,8 @@ typedef enum FlDecode {
 
 /** Which goes first where the loader's kernels and the trainer's wait for the same multiprocessors. */
 typedef enum FlPriority {
-    FL_PRIORITY_LOW = 0, ///< the lowest there is, that of ordinary streams: a step that is to go first needs a stream of higher priority
-    FL_PRIORITY_HIGH,    ///< the loader's, before those of ordinary streams
+    FL_PRIORITY_HIGH = 0, ///< the loader's, before those of ordinary streams: short kernels that get through cost a step least
+    FL_PRIORITY_LOW,      ///< the lowest there is, that of ordinary streams: a step that is to go first needs a stream of higher priority
 } FlPriority;
 
 typedef enum FlCrop {

@@ -24,7 +24,7 @@ _TAILS = {"partial": 0, "drop": 1, "pad": 2}
 _POLICIES = {"raise": 0, "skip": 1, "substitute": 2}
 _IO = {"auto": 0, "uring": 1, "pread": 2}
 _DECODE = {"auto": 0, "cpu": 1, "gpu": 2}
-_PRIORITY = {"low": 0, "high": 1}
+_PRIORITY = {"low": 1, "high": 0}
 
 Integers = Union[Sequence[int], Any]  # or an array of integers: numpy, torch
 Numbers = Union[Sequence[float], Any]
@@ -154,7 +154,7 @@ class Loader:
         host_slots: int | None = None,
         device_slots: int | None = None,
         decode: Literal["auto", "cpu", "gpu"] = "auto",
-        gpu_priority: Literal["low", "high"] = "low",
+        gpu_priority: Literal["low", "high"] = "high",
         gpu_blocks: int | None = None,
         io: Literal["auto", "uring", "pread"] = "auto",
         direct: Switch = "auto",
