@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "native.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #define SLICE_MS 100 // a wait looks at signals this often
@@ -308,6 +309,83 @@ static PyObject *stages_dict(const FlLoaderStats *st)
     return dict;
 }
 
+/* Members of FlLoaderStats but for stages and limiting: l: int64_t, u: uint64_t, i: int32_t, d: double, s: text. */
+#define COUNTER(member, kind)                                                                      \
+    {                                                                                              \
+#member, offsetof(FlLoaderStats, member), kind                                             \
+    }
+
+static const struct counter {
+    const char *name;
+    size_t offset;
+    char kind;
+} counters[] = {
+    COUNTER(samples, 'l'),
+    COUNTER(batches, 'l'),
+    COUNTER(bad_samples, 'l'),
+    COUNTER(substituted, 'l'),
+    COUNTER(seconds, 'd'),
+    COUNTER(first_batch_seconds, 'd'),
+    COUNTER(stall_seconds, 'd'),
+    COUNTER(cpu_seconds, 'd'),
+    COUNTER(memory_budget, 'u'),
+    COUNTER(memory_limit, 'u'),
+    COUNTER(memory_high_water, 'u'),
+    COUNTER(pinned_bytes, 'u'),
+    COUNTER(device_bytes, 'u'),
+    COUNTER(huge_pages, 'i'),
+    COUNTER(numa_node, 'i'),
+    COUNTER(h2d_seconds, 'd'),
+    COUNTER(kernel_seconds, 'd'),
+    COUNTER(io_backend, 's'),
+    COUNTER(io_reason, 's'),
+    COUNTER(io_depth, 'i'),
+    COUNTER(io_direct, 'i'),
+    COUNTER(io_registered, 'i'),
+    COUNTER(bytes_read, 'u'),
+    COUNTER(bytes_wanted, 'u'),
+    COUNTER(reads, 'l'),
+    COUNTER(cached_reads, 'l'),
+    COUNTER(cached_bytes, 'u'),
+    COUNTER(cached_seconds, 'd'),
+    COUNTER(retries, 'l'),
+    COUNTER(decoded_cpu, 'l'),
+    COUNTER(decoded_gpu, 'l'),
+    COUNTER(n_workers, 'i'),
+    COUNTER(codec, 's'),
+    COUNTER(left_kind, 'l'),
+    COUNTER(left_balance, 'l'),
+    COUNTER(left_room, 'l'),
+    COUNTER(left_again, 'l'),
+};
+
+static PyObject *counter(const struct counter *c, const FlLoaderStats *stats)
+{
+    const void *at = (const char *)stats + c->offset;
+
+    switch (c->kind) {
+    case 'l':
+        return PyLong_FromLongLong(*(const int64_t *)at);
+    case 'u':
+        return PyLong_FromUnsignedLongLong(*(const uint64_t *)at);
+    case 'i':
+        return PyLong_FromLong(*(const int32_t *)at);
+    case 'd':
+        return PyFloat_FromDouble(*(const double *)at);
+    default:
+        return PyUnicode_FromString(at);
+    }
+}
+
+/* Steals the value; 0, or -1 with an exception set (a value of NULL has set one). */
+static int put(PyObject *dict, const char *name, PyObject *value)
+{
+    const int err = value ? PyDict_SetItemString(dict, name, value) : -1;
+
+    Py_XDECREF(value);
+    return err;
+}
+
 static PyObject *loader_stats(PyObject *self, PyObject *unused)
 {
     FlLoader *l = enter(self);
@@ -320,24 +398,14 @@ static PyObject *loader_stats(PyObject *self, PyObject *unused)
     leave(self);
     if (err)
         return native_raise(native_state_of(self));
-    PyObject *stages = stages_dict(&s);
-    if (!stages)
-        return NULL;
-    return Py_BuildValue(
-        "{sN,sL,sL,sL,sL,sd,sd,sd,sd,ss,sK,sK,sK,sK,ss,ss,si,si,si,sK,sK,sL,sL,sL,sL,sL,sL,si,ss}",
-        "stages", stages, "samples", (long long)s.samples, "batches", (long long)s.batches,
-        "bad_samples", (long long)s.bad_samples, "substituted", (long long)s.substituted, "seconds",
-        s.seconds, "first_batch_seconds", s.first_batch_seconds, "stall_seconds", s.stall_seconds,
-        "cpu_seconds", s.cpu_seconds, "limiting", fl_stage_name(s.limiting), "memory_budget",
-        (unsigned long long)s.memory_budget, "memory_high_water",
-        (unsigned long long)s.memory_high_water, "pinned_bytes", (unsigned long long)s.pinned_bytes,
-        "device_bytes", (unsigned long long)s.device_bytes, "io_backend", s.io_backend, "io_reason",
-        s.io_reason, "io_depth", (int)s.io_depth, "io_direct", (int)s.io_direct, "io_registered",
-        (int)s.io_registered, "bytes_read", (unsigned long long)s.bytes_read, "bytes_wanted",
-        (unsigned long long)s.bytes_wanted, "decoded_cpu", (long long)s.decoded_cpu, "decoded_gpu",
-        (long long)s.decoded_gpu, "left_kind", (long long)s.left_kind, "left_balance",
-        (long long)s.left_balance, "left_room", (long long)s.left_room, "left_again",
-        (long long)s.left_again, "n_workers", (int)s.n_workers, "codec", s.codec);
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict && i < sizeof(counters) / sizeof(counters[0]); i++)
+        if (put(dict, counters[i].name, counter(&counters[i], &s)))
+            Py_CLEAR(dict);
+    if (dict && (put(dict, "stages", stages_dict(&s)) ||
+                 put(dict, "limiting", PyUnicode_FromString(fl_stage_name(s.limiting)))))
+        Py_CLEAR(dict);
+    return dict;
 }
 
 static PyMethodDef methods[] = {

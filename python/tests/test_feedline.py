@@ -2,6 +2,7 @@
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -255,6 +256,19 @@ def test_stats_and_log(tar_set):
     assert "<table>" in stats._repr_html_()
     assert stats.scalars()["feedline/samples"] == N
     assert any("workers" in line for line in lines)
+
+
+def test_stats_have_every_counter(tar_set):
+    header = os.path.join(os.path.dirname(__file__), "../../include/feedline/stats.h")
+    if not os.path.exists(header):
+        pytest.skip("not in a checkout: no stats.h")
+    body = re.search(r"typedef struct FlLoaderStats {(.*?)}", open(header).read(), re.S)[1]
+    body = re.sub(r"///.*|/\*.*?\*/", "", body)
+    members = {m for line in body.split(";") if line.strip() for m in re.findall(r"(\w+)(?:\[\w+\])?(?=,|$)", line.strip())}
+    assert {"samples", "batches", "stages", "cached_bytes", "left_again"} <= members
+    with loader(fl.Dataset(tar_set)) as l:
+        stats = l.stats()
+    assert set(stats) == members - {"struct_size"}
 
 
 def test_early_break_and_many_loaders(tar_set):
