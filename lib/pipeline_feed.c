@@ -195,7 +195,6 @@ static enum fill fill(struct fl_pipeline *p, int64_t *read_ns)
         }
         if (err == 1) { // cached: the worker that takes it copies it
             ready[n++] = s;
-            err = 0;
         } else if (err) { // too large for the arena: the sample's own failure
             s->err = *fl_last_error();
             s->n_reads = 0;

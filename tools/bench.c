@@ -260,9 +260,9 @@ static int choose_field(struct bench *b, const struct wishes *w)
 /* Are all samples' values of one length? Then they are read straight into the batch. */
 static bool is_raw(const FlFieldInfo *f, int64_t samples)
 {
-    const size_t n = strlen(f->name);
+    const size_t n = f->name ? strlen(f->name) : 0; // no name: there is no such field
 
-    return f->count == samples && f->max_bytes > 0 &&
+    return n && f->count == samples && f->max_bytes > 0 &&
            f->bytes == f->max_bytes * (uint64_t)f->count &&
            (n < 3 || strcmp(f->name + n - 3, "zst"));
 }

@@ -107,6 +107,8 @@ static void find_files(struct drive *out, struct files *f, const char *root)
     walk.out = out;
     walk.files = f;
     nftw(root, visit, 16, FTW_PHYS | FTW_MOUNT);
+    walk.out = NULL;
+    walk.files = NULL;
 }
 
 static void open_files(struct drive *out, struct files *f, const FlDataset *ds, const char *root)
