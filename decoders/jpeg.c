@@ -108,15 +108,19 @@ static int decode_slice(struct jpeg_context *c, struct fl_decode_job *job,
 {
     const struct fl_sample_field *f = job->field;
     const struct fl_jpeg_slice slice = { &f->table, &f->range, f->headers, job->data };
+    FlError first;
     size_t len;
-    int code = 0;
+    int code;
 
-    if (job->column->from[job->sample->part].checksums)
-        code = fl_slice_check_groups(&f->table, &f->range, job->data, err);
-    if (!code)
-        code = fl_jpeg_decode_slice(c->decoder, &slice, req, err);
-    if (code != FL_ERR(ENOTSUP))
+    if (job->column->from[job->sample->part].checksums &&
+        (code = fl_slice_check_groups(&f->table, &f->range, job->data, err)))
         return code;
+    code = fl_jpeg_decode_slice(c->decoder, &slice, req, &first);
+    if (code != FL_ERR(ENOTSUP)) {
+        if (code)
+            *err = first;
+        return code;
+    }
     code = fl_slice_cut(&f->table, &f->range, f->headers, job->data, c->slice, c->slice_room, &len,
                         err);
     if (code)

@@ -489,6 +489,7 @@ int fl_jpeg_decode(struct fl_jpeg_decoder *dec, const uint8_t *data, size_t len,
 {
     struct job j = { .dec = dec, .req = req, .data = data, .len = len };
     const struct fl_crop *c = &req->crop;
+    FlError own; // of our decoder: not the caller's, if libjpeg-turbo takes the file
     int r = fl_jpeg_parse(data, len, &j.header, err);
 
     if (r == FL_ERR(EAGAIN) || (!r && !j.header.scan_offset))
@@ -499,7 +500,7 @@ int fl_jpeg_decode(struct fl_jpeg_decoder *dec, const uint8_t *data, size_t len,
     if (!valid_request(req, j.scale))
         return fl_jpeg_refuse(err, FL_ERR(EINVAL), "the view asked for is not one", UINT64_MAX);
     r = fl_jpeg_check(data, len, &j.header, &dec->limits, req->tolerate, err);
-    if (!r && (!is_ours(&j) || !inside(&j) || run_own(&j, err)))
+    if (!r && (!is_ours(&j) || !inside(&j) || run_own(&j, &own)))
         r = run(&j, err);
     if (r || !info)
         return r;

@@ -28,7 +28,9 @@ static int decode_whole(struct mj_bytes j, int w, int h, int channels, FlError *
     const struct fl_jpeg_request req = whole(w, h, channels);
 
     memset(err, 0, sizeof(*err));
-    return fl_jpeg_decode(dec, j.data, j.len, &req, err, NULL);
+    const int code = fl_jpeg_decode(dec, j.data, j.len, &req, err, NULL);
+    T_EQ(err->code, code); // also where the first decoder refused the file and the second took it
+    return code;
 }
 
 /* ---- kinds ---- */
