@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 #define MAX_DEPTH 32
 
 /* ---- writing ------------------------------------------------------------------------------------- */
@@ -15,26 +17,6 @@ static void put(struct fl_jsonl *j, const void *text, size_t n)
         j->failed = true;
 }
 
-/* Length of the UTF-8 sequence at s, 0 if it is not one (overlong, surrogate, cut or too large). */
-static size_t utf8_len(const unsigned char *s)
-{
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    const size_t n = s[0] < 0x80             ? 1
-                     : (s[0] & 0xE0) == 0xC0 ? 2
-                     : (s[0] & 0xF0) == 0xE0 ? 3
-                     : (s[0] & 0xF8) == 0xF0 ? 4
-                                             : 0;
-    if (n <= 1)
-        return n;
-    uint32_t c = s[0] & (0x7Fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xC0) != 0x80) // a NUL ends here too
-            return 0;
-        c = c << 6 | (s[i] & 0x3Fu);
-    }
-    return c < least[n] || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF) ? 0 : n;
-}
-
 static void put_string(struct fl_jsonl *j, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -42,7 +24,7 @@ static void put_string(struct fl_jsonl *j, const char *text)
 
     put(j, "\"", 1);
     while (*s) {
-        const size_t n = utf8_len(s);
+        const size_t n = fl_utf8_len(s);
         if (!n)
             snprintf(escape, sizeof(escape), "\\udc%02x", *s);
         else if (*s == '"' || *s == '\\')

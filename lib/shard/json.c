@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 void fl_json_fini(struct fl_json *j)
 {
     free(j->text);
@@ -36,32 +38,12 @@ static void puts_(struct fl_json *j, const char *s)
     put(j, s, strlen(s));
 }
 
-/* Length of the UTF-8 sequence at s, 0 if it is not one (overlong, surrogate, cut or too large). */
-static size_t utf8_len(const unsigned char *s)
-{
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    const size_t n = s[0] < 0x80             ? 1
-                     : (s[0] & 0xE0) == 0xC0 ? 2
-                     : (s[0] & 0xF0) == 0xE0 ? 3
-                     : (s[0] & 0xF8) == 0xF0 ? 4
-                                             : 0;
-    if (n <= 1)
-        return n;
-    uint32_t c = s[0] & (0x7Fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xC0) != 0x80) // a NUL ends here too
-            return 0;
-        c = c << 6 | (s[i] & 0x3Fu);
-    }
-    return c < least[n] || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF) ? 0 : n;
-}
-
 static void put_string(struct fl_json *j, const char *s)
 {
     puts_(j, "\"");
     while (*s) {
         const unsigned char c = (unsigned char)*s;
-        const size_t n = utf8_len((const unsigned char *)s);
+        const size_t n = fl_utf8_len((const unsigned char *)s);
         char escape[8];
 
         if (c == '"' || c == '\\') {
