@@ -216,11 +216,7 @@ static bool find_place(const struct fl_settings *settings, const struct fl_sampl
             *span = s->fields[i].span;
             return true;
         }
-    for (int32_t i = 0; i < fl_index_info(ix)->n_fields; i++)
-        if (fl_index_field(ix, i)->kind == FL_FIELD_BYTES && !fl_index_span(ix, i, s->id, span) &&
-            span->container != FL_NO_CONTAINER)
-            return true;
-    return false;
+    return fl_index_place(ix, -1, s->id, span);
 }
 
 void fl_request_describe(const struct fl_settings *settings, struct fl_sample *s)

@@ -14,24 +14,6 @@
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-/* The place of a field's bytes. False: it has none. */
-static bool span_of(const struct fl_index *ix, int64_t sample, int32_t field, struct fl_span *span)
-{
-    return fl_index_field(ix, field)->kind == FL_FIELD_BYTES &&
-           !fl_index_span(ix, field, sample, span) && span->container != FL_NO_CONTAINER;
-}
-
-/* The same, or else of the first field that has any. */
-static bool place(const struct fl_index *ix, int64_t sample, int32_t field, struct fl_span *span)
-{
-    if (field >= 0 && span_of(ix, sample, field, span))
-        return true;
-    for (int32_t i = 0; i < fl_index_info(ix)->n_fields; i++)
-        if (span_of(ix, sample, i, span))
-            return true;
-    return false;
-}
-
 static void add_key(struct fl_jsonl *j, const FlDataset *ds, int64_t sample)
 {
     char key[FL_INDEX_MAX_NAME];
@@ -49,7 +31,7 @@ static void add_place(struct fl_jsonl *j, const struct fl_bad_line *l)
 
     if (l->field >= 0)
         fl_jsonl_string(j, "column", fl_index_field(ix, l->field)->name);
-    if (!place(ix, l->sample, l->field, &span) ||
+    if (!fl_index_place(ix, l->field, l->sample, &span) ||
         fl_index_container_path(ix, span.container, path, sizeof(path)) < 0)
         return;
     fl_jsonl_string(j, "container", path);
@@ -280,7 +262,8 @@ static bool lies_there(const struct reader *r, const struct entry *e, const stru
     if (e->foreign && !e->placed)
         return false;
     for (int32_t i = 0; i < fl_index_info(ix)->n_fields && *container; i++)
-        if (span_of(ix, sample, i, &span) &&
+        if (fl_index_field(ix, i)->kind == FL_FIELD_BYTES && !fl_index_span(ix, i, sample, &span) &&
+            span.container != FL_NO_CONTAINER &&
             (!e->foreign ||
              ((int64_t)span.offset == e->offset && (int64_t)span.length == e->length)) &&
             fl_index_container_path(ix, span.container, path, sizeof(path)) >= 0 &&

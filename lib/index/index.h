@@ -104,6 +104,9 @@ const char *fl_index_class(const struct fl_index *ix, int32_t i);
  * it. */
 int fl_index_span(const struct fl_index *ix, int32_t field, int64_t sample, struct fl_span *span);
 
+/* Where a sample lies: the bytes of this field, or (field < 0, or it has none) of the first that has any. False: of none. */
+bool fl_index_place(const struct fl_index *ix, int32_t field, int64_t sample, struct fl_span *span);
+
 /* Value of a field of kind FL_FIELD_INT. FL_ERR(ENOENT) if the sample lacks it; that sets no
  * message. */
 int fl_index_int(const struct fl_index *ix, int32_t field, int64_t sample, int64_t *value);

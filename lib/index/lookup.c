@@ -83,6 +83,23 @@ int fl_index_span(const struct fl_index *ix, int32_t field, int64_t sample, stru
     return 0;
 }
 
+static bool has_place(const struct fl_index *ix, int32_t field, int64_t sample,
+                      struct fl_span *span)
+{
+    return ix->fields[field].pub.kind == FL_FIELD_BYTES &&
+           !fl_index_span(ix, field, sample, span) && span->container != FL_NO_CONTAINER;
+}
+
+bool fl_index_place(const struct fl_index *ix, int32_t field, int64_t sample, struct fl_span *span)
+{
+    if (field >= 0 && has_place(ix, field, sample, span))
+        return true;
+    for (int32_t i = 0; i < ix->info.n_fields; i++)
+        if (has_place(ix, i, sample, span))
+            return true;
+    return false;
+}
+
 int fl_index_int(const struct fl_index *ix, int32_t field, int64_t sample, int64_t *value)
 {
     const struct fl_reader_field *f = field_of(ix, field, sample);
