@@ -66,8 +66,6 @@ struct fl_pipeline {
     _Atomic bool stop;
 
     struct fl_report report; // the consumer's own
-    struct fl_bad *handed;   // bad samples of the batch that it is being given
-    bool handed_raised;      // which is not handed out for their sake
 
     /* the feeder's own */
     struct fl_sequence sequence;

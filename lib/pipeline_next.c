@@ -193,8 +193,9 @@ static void recycle(struct fl_pipeline *p, struct fl_output *out)
     pthread_cond_broadcast(&p->pool->ready); // the device thread waits for device slots
 }
 
-/* Under the lock. */
-static int take_next(struct fl_pipeline *p, FlBatch *batch, void *stream, int64_t deadline)
+/* Under the lock. *bad: the bad samples of the batch that was handed out, or raised; the caller's. */
+static int take_next(struct fl_pipeline *p, FlBatch *batch, void *stream, int64_t deadline,
+                     struct fl_bad **bad)
 {
     const int64_t epochs = p->settings->cfg.epochs;
     struct fl_plan_batch plan;
@@ -216,9 +217,7 @@ static int take_next(struct fl_pipeline *p, FlBatch *batch, void *stream, int64_
     p->next = c;
     p->want++;
     err = judge(p, out);
-    p->handed = out->bad_rows;
-    p->handed_raised = err != 0;
-    out->bad_rows = NULL;
+    fl_bad_move(bad, &out->bad_rows);
     if (err) {
         if (out->device && !out->err.code)
             fl_device_release(p->device, out->index, stream);
@@ -235,23 +234,25 @@ static int take_next(struct fl_pipeline *p, FlBatch *batch, void *stream, int64_
     return 0;
 }
 
-/* Bad samples of the batch just taken, into the report. The lock is not held; the error slot stays. */
-static void report(struct fl_pipeline *p, const FlBatch *batch)
+/* Bad samples of a batch (NULL: it was raised) into the report. The lock is not held; the error slot stays. */
+static void report(struct fl_pipeline *p, struct fl_bad *bad, const FlBatch *batch)
 {
     const FlError before = *fl_last_error();
 
-    fl_report_batch(&p->report, &p->handed, p->handed_raised ? NULL : batch);
+    fl_report_batch(&p->report, &bad, batch);
     fl_err_raise(&before);
 }
 
 int fl_pipeline_next(struct fl_pipeline *p, FlBatch *batch, void *stream, int64_t deadline)
 {
+    struct fl_bad *bad = NULL;
+
     pthread_mutex_lock(&p->pool->lock);
     p->inside++;
-    const int err = take_next(p, batch, stream, deadline);
-    if (p->handed) {
+    const int err = take_next(p, batch, stream, deadline, &bad);
+    if (bad) {
         pthread_mutex_unlock(&p->pool->lock);
-        report(p, batch);
+        report(p, bad, err ? NULL : batch);
         pthread_mutex_lock(&p->pool->lock);
     }
     if (--p->inside == 0)

@@ -101,8 +101,10 @@ struct fl_read {
     /* Loans (read_cached.c). */
     uint32_t last_container; // where the last sample that was planned ended
     uint64_t last_end;
-    unsigned cold_streak, cold_skip;      // cold samples in a row; samples not to be asked about
-    _Atomic unsigned n_lent;              // extents whose file and block a borrower holds
+    unsigned cold_streak, cold_skip; // cold samples in a row; samples not to be asked about
+    _Atomic unsigned
+        n_lent; // extents whose file and block a borrower holds; sequentially consistent
+                // with the arena's wish for room: one of the two sides sees the other
     _Atomic(struct fl_sample *) returned; // not cached after all: a stack, linked by next
     _Atomic int64_t copies, returns;
     _Atomic uint64_t copied_bytes, copy_ns;
