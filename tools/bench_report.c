@@ -24,7 +24,8 @@ static double share(double part, const FlStageStats *s, const struct bench_resul
 {
     const double all = r->seconds * (s->threads > 0 ? s->threads : 1);
 
-    return all > 0 ? part / all : 0;
+    // A wait counts when it ends, also what of it lay before the measurement.
+    return all > part ? part / all : all > 0;
 }
 
 /* Share of the time that the consumer waited for batches: on a GPU its stream, since the host is ahead of it. */
