@@ -303,6 +303,8 @@ static int resolve_memory(struct fl_settings *s)
         c->gpu_blocks < 0)
         return INVALID("gpu_priority %d or gpu_blocks %d is out of range", (int)c->gpu_priority,
                        c->gpu_blocks);
+    if (c->decode == FL_DECODE_GPU && c->device.type != FL_DEVICE_CUDA)
+        return INVALID("decode = gpu needs a CUDA device to decode on, and device is the CPU");
     if (c->host_slots < 0 || c->host_slots > 64 || c->device_slots < 0 || c->device_slots > 64)
         return INVALID("host_slots %d or device_slots %d is outside 0 to 64", c->host_slots,
                        c->device_slots);

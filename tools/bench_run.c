@@ -204,8 +204,13 @@ static int open_gpu(struct run *run)
 
     if (b->cfg.device.type != FL_DEVICE_CUDA)
         return 0;
-    if (bench_gpu_open(&run->gpu, b->cfg.device.ordinal, b->step_ms, why, sizeof(why)))
+    if (bench_gpu_open(&run->gpu, b->cfg.device.ordinal, b->step_ms, why, sizeof(why))) {
+        // Why there is no GPU the library says best.
+        if (fl_loader_open(&run->loader, b->ds, &b->cfg))
+            return cli_last_error("bench");
+        fl_loader_close(&run->loader);
         return cli_failed("bench", "%s", why);
+    }
     run->stream = bench_gpu_stream(run->gpu);
     bench_gpu_info(run->gpu, &run->r->gpu_info);
     return 0;

@@ -66,6 +66,7 @@ refuses 2 "--shuffle wants one of none, global, block, not \"some\"" bench "$wor
 refuses 2 "--device wants cpu, cuda or cuda:N" bench "$work/shards" --device gpu
 refuses 2 "--seconds wants a number" bench "$work/shards" --seconds soon
 refuses 2 "has no field \"png\"" bench "$work/shards" --field png
+refuses 1 "decode = gpu needs a CUDA device" bench "$work/shards" --decode gpu
 refuses 1 "$work/nowhere" bench "$work/nowhere"
 mkdir "$work/empty"
 refuses 1 "$work/empty" bench "$work/empty"
